@@ -430,6 +430,11 @@ impl Dataset {
         Ok(())
     }
 
+    /// Whether what it has not got yet can be received later (spec 08, section 8.1).
+    pub fn is_resumable(&self) -> Result<bool, DatasetError> {
+        Ok(self.dataset_field("com.delphix:resume_toguid")?.is_some())
+    }
+
     /// The contents as far as no key is needed: what is encrypted stays unreadable.
     pub fn open_locked(&self) -> Result<Objset, DatasetError> {
         self.open_with(None)

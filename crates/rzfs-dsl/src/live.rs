@@ -50,7 +50,7 @@ mod vital;
 pub use crate::mos::history::Event;
 pub use administration::{
     Destruction, Inherit, KeyChange, LocalChanges, NewBookmark, NewClone, NewDataset,
-    NewEncryption, NewReceive, NewRoot, NewSnapshots, PruneLimit, SuiteChoice,
+    NewEncryption, NewReceive, NewRoot, NewSnapshots, PruneLimit, SuiteChoice, check_received_name,
 };
 pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
 pub use change_error::{ChangeError, EncryptionProblem, ReceiveProblem};

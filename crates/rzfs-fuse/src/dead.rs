@@ -60,6 +60,29 @@ pub fn clear_aborted_mounts<'a>(
     }
 }
 
+/// Takes mounts of ZFS file systems that are our `own`, by source and directory, from all who have them,
+/// as this process ends and cannot end them in order: they are cut off, where this user may do so, and
+/// detached, the innermost first. None of that waits for what a mount may never answer.
+///
+/// # Errors
+/// Nobody can say what is mounted.
+pub fn abandon_mounts(own: impl Fn(&str, &Path) -> bool) -> io::Result<()> {
+    let mounts = SystemMount::all()?;
+    let is_own = |mount: &&SystemMount| mount.kind == KIND && own(&mount.source, &mount.directory);
+    for mount in mounts.iter().rev().filter(is_own) {
+        let (directory, mount) = (mount.directory.clone(), mount.clone());
+        let abandoned = errands::attempt(PATIENCE, move || {
+            let attachment = Attachment::of_system(&mount);
+            let cut_off = attachment.cut_off();
+            attachment.unmount(InUse::Detach).or(cut_off)
+        });
+        if !matches!(abandoned, Some(Ok(()))) {
+            tracing::warn!(directory = %directory.display(), "a mount stays that nobody serves");
+        }
+    }
+    Ok(())
+}
+
 fn clear(is_own: impl Fn(&SystemMount) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut cleared = Vec::new();
     let mut seen = Vec::new();

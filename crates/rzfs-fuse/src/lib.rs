@@ -50,7 +50,7 @@ mod wakefulness;
 mod xattr;
 
 pub use attachment::mounts_without_helper;
-pub use dead::{clear_aborted_mounts, clear_dead_mounts};
+pub use dead::{abandon_mounts, clear_aborted_mounts, clear_dead_mounts};
 pub use errands::run_errands_apart;
 pub use lack::MissingPrerequisite;
 pub use mount::{Mount, MountError};

@@ -41,11 +41,15 @@ pub(crate) struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    pub(crate) fn new(pool: &'a LivePool, receiving: &Receiving, traits: StreamTraits) -> Self {
+    pub(crate) fn new(
+        pool: &'a LivePool,
+        (target, receiving): (&str, &Receiving),
+        traits: StreamTraits,
+    ) -> Self {
         let dataset = receiving.dataset();
         Self {
             engine: pool.engine(),
-            target: dataset.name(),
+            target: target.to_owned(),
             objset: dataset.objset(),
             budget: pool.budget(dataset),
             traits,

@@ -101,6 +101,12 @@ pub enum ReceiveError {
         /// Why.
         source: Box<DmuError>,
     },
+    /// Nothing in the pool is what a clone was made of.
+    #[error("local origin for clone {snapshot} does not exist")]
+    NoOrigin {
+        /// The clone's snapshot.
+        snapshot: String,
+    },
     /// The pool is full.
     #[error("out of space")]
     NoSpace,
@@ -119,6 +125,7 @@ impl ReceiveError {
     /// The errno that a caller of ZFS expects (spec 08, section 10).
     #[must_use]
     pub fn errno(&self) -> i32 {
+        const ENOENT: i32 = 2;
         const EIO: i32 = 5;
         const EINVAL: i32 = 22;
         const ENOSPC: i32 = 28;
@@ -142,6 +149,7 @@ impl ReceiveError {
             Self::Unsupported(_) => ENOTSUP,
             Self::Change(error) => error.errno(),
             Self::Dmu { source, .. } => source.errno(),
+            Self::NoOrigin { .. } => ENOENT,
             Self::NoSpace => ENOSPC,
             Self::Quota { .. } => EDQUOT,
             Self::Stopped => EIO,

@@ -66,6 +66,17 @@ pub struct Arrived<'p> {
 }
 
 impl Arrived<'_> {
+    /// What its target is called now: somebody may have renamed it meanwhile.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: it was destroyed.
+    pub fn target(&self) -> Result<String, DatasetError> {
+        match &self.receiving {
+            Some(receiving) => self.pool.receive_target(receiving),
+            None => Ok(self.received.snapshot.split('@').next().unwrap_or_default().to_owned()),
+        }
+    }
+
     /// Lets the target have it: the contents and the snapshot, all at once. A file system in use has to
     /// be [opened](LivePool::open_dataset) anew then.
     ///
@@ -190,6 +201,12 @@ impl<'s, R: Read> Incoming<'s, R> {
         (self.begin.from_guid != Guid(0)).then_some(self.begin.from_guid)
     }
 
+    /// Whether it is the stream of a clone: what the changes are to is a snapshot of another dataset.
+    #[must_use]
+    pub const fn is_clone(&self) -> bool {
+        self.begin.flags.contains(BeginFlags::CLONE)
+    }
+
     /// The file system or volume that was sent, as the sender names it, and the name of the snapshot
     /// behind the `@`.
     ///
@@ -255,8 +272,8 @@ impl<'s, R: Read> Incoming<'s, R> {
         };
         let origin = match (&order.origin, source) {
             (Some(_), None) => return Err(Unsupported::FullClone.into()),
-            (None, Some(source)) if begin.flags.contains(BeginFlags::CLONE) => {
-                find_origin(pool, &order.target, source).map_err(ChangeError::from)?
+            (None, Some(source)) if self.is_clone() => {
+                self.find_origin(pool, &order.target, source)?
             }
             (origin, _) => origin.clone(),
         };
@@ -293,7 +310,7 @@ impl<'s, R: Read> Incoming<'s, R> {
             is_full: new.source.is_none(),
             tells_spills: self.begin.flags.contains(BeginFlags::SPILL_BLOCK),
         };
-        let mut applier = Applier::new(pool, receiving, traits);
+        let mut applier = Applier::new(pool, (&new.target, receiving), traits);
         let begun = self.reader.place().offset;
         let mut payload = Vec::new();
         while let Some(record) = self.reader.next_record()? {
@@ -315,27 +332,30 @@ impl<'s, R: Read> Incoming<'s, R> {
         }
         Err(StreamError { place: self.reader.place(), problem: Problem::NoEnd }.into())
     }
-}
 
-/// The snapshot in the pool that has this identity, of which a target that is not there becomes a
-/// clone.
-fn find_origin(
-    pool: &LivePool,
-    target: &str,
-    source: Guid,
-) -> Result<Option<String>, DatasetError> {
-    let tree = pool.dataset_tree()?;
-    match tree.open(target) {
-        Ok(_) => return Ok(None),
-        Err(DatasetError::NotFound { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    for dataset in tree.root()?.descendants()? {
-        for snapshot in dataset.snapshots()? {
-            if snapshot.dsl_dataset().guid == source {
-                return Ok(Some(snapshot.name().to_owned()));
+    /// The snapshot in the pool that has this identity, of which a target that is not there becomes a
+    /// clone.
+    fn find_origin(
+        &self,
+        pool: &LivePool,
+        target: &str,
+        source: Guid,
+    ) -> Result<Option<String>, ReceiveError> {
+        let unread = |error: DatasetError| ReceiveError::from(ChangeError::from(error));
+        let tree = pool.dataset_tree().map_err(unread)?;
+        match tree.open(target) {
+            Ok(_) => return Ok(None),
+            Err(DatasetError::NotFound { .. }) => {}
+            Err(error) => return Err(unread(error)),
+        }
+        for dataset in tree.root().and_then(|root| root.descendants()).map_err(unread)? {
+            for snapshot in dataset.snapshots().map_err(unread)? {
+                if snapshot.dsl_dataset().guid == source {
+                    return Ok(Some(snapshot.name().to_owned()));
+                }
             }
         }
+        let (_, last) = self.sent()?;
+        Err(ReceiveError::NoOrigin { snapshot: format!("{target}@{last}") })
     }
-    Ok(None)
 }

@@ -180,8 +180,8 @@ fn what_does_not_fit_is_refused_in_the_words_that_scripts_know() {
     assert_eq!(fs::read(copy.join("local")).unwrap(), b"local");
     receives(&shop, "-F tank/copy", &second);
     assert!(!copy.join("local").exists() && copy.join("two").exists());
-    let known = "cannot restore to tank/copy@s2: destination already exists\n";
-    refused("tank/copy", &second, known);
+    let known = receives(&shop, "-v tank/copy", &second);
+    assert_eq!(known, "snap tank/copy@s2 already exists; ignoring\n");
     // What is no stream, or not all of one.
     let broken = |bytes: &[u8]| {
         let mut file = tempfile::tempfile().unwrap();
@@ -241,6 +241,15 @@ fn targets_are_named_in_four_ways_and_get_properties() {
     assert!(snapshots.contains("tank/as@other\n") && snapshots.contains("tank/below/a/b@s1\n"));
     let got = shop.succeed("zfs get -Hpo value,source compression,a:b tank/quiet");
     assert_eq!(got, "gzip\tlocal\nc\tlocal\n");
+    let mut cut = tempfile::tempfile().unwrap();
+    let mut bytes = Vec::new();
+    full.try_clone().unwrap().rewind().unwrap();
+    full.try_clone().unwrap().read_to_end(&mut bytes).unwrap();
+    cut.write_all(&bytes[..bytes.len() - 400]).unwrap();
+    shop.succeed("zfs create tank/cut");
+    assert_eq!(receive(&shop, "-d tank/cut", &cut).status, 1);
+    assert_eq!(shop.succeed("zfs list -Hro name tank/cut"), "tank/cut\n", "nothing is left");
+    shop.succeed("zfs destroy tank/cut");
     let none = receive(&shop, "-d tank/none", &full);
     assert_eq!(none.err, "cannot receive: specified fs (tank/none) does not exist\n");
 
@@ -258,7 +267,16 @@ fn targets_are_named_in_four_ways_and_get_properties() {
     fs::write(shop.rzfs.path("root").join("from/clone/three"), "3").unwrap();
     shop.succeed("zfs snapshot from/clone@c");
     let clone = sent(&shop, "-i from/a/b@s2 from/clone@c");
+    let missing = receive(&shop, "tank/orphan", &sent(&shop, "-i from/a/b@s1 from/a/b@s2"));
+    assert!(missing.err.ends_with("destination 'tank/orphan' does not exist\n"), "{missing:?}");
     receives(&shop, "tank/clone", &clone);
+    // It is not what it was made of, whatever has that name.
+    shop.succeed("zfs create tank/clones");
+    for stream in ["from/a/b@s1", "-i @s1 from/a/b@s2"] {
+        receives(&shop, "tank/clones/origin", &sent(&shop, stream));
+    }
+    let said = receives(&shop, "-v -F -e tank/clones", &clone);
+    assert!(said.contains(" into tank/clones/clone@c\n"), "{said}");
     receives(&shop, "-o origin=tank/quiet@s2 tank/other", &clone);
     let origin = shop.succeed("zfs get -Hpo value origin tank/other");
     assert_eq!(origin, "tank/quiet@s2\n");
@@ -326,6 +344,57 @@ fn all_snapshots_between_two_are_received_and_those_that_are_there_are_passed_ov
     exported_and_judged(&shop);
 }
 
+/// Contents are mounted with what properties let happen, or not at all.
+#[test]
+fn properties_of_a_target_come_before_the_contents() {
+    let shop = pools();
+    fs::write(from(&shop).join("one"), "1").unwrap();
+    shop.succeed("zfs snapshot from/a/b@s1");
+    fs::write(from(&shop).join("two"), "2").unwrap();
+    shop.succeed("zfs snapshot from/a/b@s2");
+    receives(&shop, "-o atime=off tank/copy", &sent(&shop, "from/a/b@s1"));
+    let increment = sent(&shop, "-i @s1 from/a/b@s2");
+    for wrong in ["compression=bogus", "recordsize=3", "version=4"] {
+        let outcome = receive(&shop, &format!("-o setuid=off -o {wrong} tank/copy"), &increment);
+        assert_eq!(outcome.status, 1, "{wrong}: {outcome:?}");
+    }
+    let names = shop.succeed("zfs list -Hro name -t snapshot tank");
+    assert_eq!(names, "tank/copy@s1\n", "nothing was received");
+    receives(&shop, "-o setuid=off tank/copy", &increment);
+    assert_eq!(shop.succeed("zfs get -Ho value,source setuid tank/copy"), "off\tlocal\n");
+    assert_eq!(tree(&shop.root().join("copy")), tree(&from(&shop)));
+    exported_and_judged(&shop);
+}
+
+/// Whatever is renamed while it is received gets what it was to get.
+#[test]
+fn a_target_that_is_renamed_meanwhile_is_mounted_by_its_new_name() {
+    let shop = pools();
+    fs::write(from(&shop).join("large"), "words and words ".repeat(200_000)).unwrap();
+    shop.succeed("zfs snapshot from/a/b@s1");
+    let mut whole = Vec::new();
+    sent(&shop, "from/a/b@s1").read_to_end(&mut whole).unwrap();
+    let (half, rest) = whole.split_at(whole.len() / 2);
+    let mut command = command(&shop, "zfs receive -v tank/copy");
+    let mut receive = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    receive.stdin.as_mut().unwrap().write_all(half).unwrap();
+    receive.stdout.as_mut().unwrap().read_exact(&mut [0; 10]).unwrap();
+    while shop.run("zfs rename tank/copy tank/other").status != 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    receive.stdin.take().unwrap().write_all(rest).unwrap();
+    let output = receive.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(shop.succeed("zfs list -Hro name,mounted tank/other"), "tank/other\tyes\n");
+    assert_eq!(tree(&shop.root().join("other")), tree(&from(&shop)));
+    exported_and_judged(&shop);
+}
+
 /// A sender that goes away, or says nothing, leaves nothing behind, and keeps nobody who uses force.
 #[test]
 fn a_stream_without_an_end_leaves_nothing() {
@@ -381,6 +450,24 @@ fn a_stream_without_an_end_leaves_nothing() {
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     assert_eq!(names(), "tank\n");
     receives(&shop, "tank/copy", &stream);
+    assert_eq!(tree(&shop.root().join("copy")), tree(&from(&shop)));
+    exported_and_judged(&shop);
+}
+
+/// Whoever sends may wait for what becomes of the stream before letting go of the pipe.
+#[test]
+fn a_stream_that_has_come_to_its_end_is_received_while_its_sender_waits() {
+    let shop = pools();
+    fs::write(from(&shop).join("one"), "1").unwrap();
+    shop.succeed("zfs snapshot from/a/b@s1");
+    let mut stream = sent(&shop, "from/a/b@s1");
+    let mut command = command(&shop, "zfs receive tank/copy");
+    let mut receive = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut pipe = receive.stdin.take().unwrap();
+    std::io::copy(&mut stream, &mut pipe).unwrap();
+    pipe.flush().unwrap();
+    assert!(receive.wait().unwrap().success());
+    drop(pipe);
     assert_eq!(tree(&shop.root().join("copy")), tree(&from(&shop)));
     exported_and_judged(&shop);
 }

@@ -10,7 +10,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::geteuid;
 use std::fs;
-use std::io::{BufReader, BufWriter, ErrorKind, IntoInnerError, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -209,10 +209,21 @@ pub enum ReceiveProgress {
 /// Passes a stream on in parts. A stream that cannot be read has no end for the peer, and one that
 /// the peer does not read any more is not read either: it has said why.
 fn pass_on(mut from: impl Read, to: &UnixStream) {
-    let mut parts = BufWriter::with_capacity(PART, PartWriter::new(to));
-    let passed = std::io::copy(&mut from, &mut parts)
-        .and_then(|_| parts.into_inner().map_err(IntoInnerError::into_error))
-        .and_then(|parts| parts.finish().map(drop));
+    let mut parts = PartWriter::new(to);
+    let mut buffer = vec![0; PART];
+    // What is there is passed on: whoever sends it may wait for what becomes of it.
+    let passed = loop {
+        match from.read(&mut buffer) {
+            Ok(0) => break parts.finish().map(drop),
+            Ok(count) => {
+                if let Err(error) = parts.write_all(buffer.get(..count).unwrap_or_default()) {
+                    break Err(error);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
     if let Err(error) = passed {
         tracing::debug!(%error, "a stream was broken off");
         // The peer may be gone.

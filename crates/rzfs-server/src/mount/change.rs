@@ -13,7 +13,7 @@ mod sweep;
 
 pub(super) use mounts::{Ended, all_taken_back as taken_back, end_all as end_mounts};
 pub(super) use pool::{ByPath, plan_add, set_on};
-pub(super) use receiving::{next_arrival, open_streams};
+pub(super) use receiving::{Arrivals, set_properties};
 pub(super) use sweep::observe as observe_sweeps;
 
 use super::open::Open;

@@ -1,6 +1,6 @@
 //! A pool that this process has open, and its mounts.
 
-use super::change::{self, Ended};
+use super::change::{self, Arrivals, Ended};
 use super::contents::{Contents, Lifetime};
 use super::ending::{PATIENCE, given_up, had_elsewhere, not_ended};
 use super::events::Events;
@@ -134,12 +134,16 @@ impl MountedPool {
         line: &Line,
     ) -> Option<Result<(), Refusal>> {
         let hear = |report| line.say(&Answer::Receiving(report));
-        let mut streams = match change::open_streams(request, from) {
-            Ok(streams) => streams,
+        let set = |target: &str| match self.current() {
+            Some(open) => change::set_properties(&open, target, request),
+            None => Ok(()),
+        };
+        let mut arrivals = match Arrivals::open(pool, request, from) {
+            Ok(arrivals) => arrivals,
             Err(refusal) => return Some(Err(refusal)),
         };
         loop {
-            let arrival = match change::next_arrival(pool, request, &mut streams, hear) {
+            let arrival = match arrivals.next_arrival(hear, set) {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => return Some(Ok(())),
                 Err(refusal) => return Some(Err(refusal)),
@@ -340,6 +344,16 @@ impl Mounted for MountedPool {
 
     fn give_up(&self, manner: Disposition) -> Refusal {
         self.is_over.store(true, Ordering::Release);
+        // Threads that wait for a device in the kernel would keep them after the end of the process.
+        let mounts = self.current().map_or_else(Vec::new, |open| open.reports());
+        let is_own = |source: &str, directory: &Path| {
+            mounts
+                .iter()
+                .any(|one| one.dataset == source && Path::new(&one.mountpoint) == directory)
+        };
+        rzfs_fuse::abandon_mounts(is_own).unwrap_or_else(|error| {
+            tracing::warn!(%error, "mounts stay that nobody serves");
+        });
         given_up(manner, &self.name, "its devices do not answer")
     }
 

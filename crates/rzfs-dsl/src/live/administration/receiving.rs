@@ -147,6 +147,23 @@ struct Own {
     deadlist: SpaceSums,
 }
 
+/// Judges the names that a stream brings, of a dataset that may have to be made and of its snapshot.
+///
+/// # Errors
+/// [`ChangeError`]: nothing can have them.
+pub fn check_received_name(target: &str, snapshot: &str) -> Result<(), ChangeError> {
+    let name = format!("{target}@{snapshot}");
+    parts(&name)?;
+    if name.contains('%') {
+        return Err(ChangeError::InvalidName { name });
+    }
+    // The root of a pool is there, and so is nothing deeper than others may be.
+    match check_new_name(target) {
+        Ok(_) | Err(ChangeError::Exists { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 impl TaskContext<'_> {
     /// Makes what a snapshot is received into; `key` is that of the target's blocks. `None`: later.
     pub(crate) fn begin_receive(
@@ -154,11 +171,7 @@ impl TaskContext<'_> {
         new: &NewReceive,
         key: Option<Arc<DatasetKey>>,
     ) -> Result<Option<Begun>, TaskError> {
-        let name = format!("{}@{}", new.target, new.snapshot);
-        parts(&name)?;
-        if new.snapshot.contains('%') {
-            return Err(ChangeError::InvalidName { name }.into());
-        }
+        check_received_name(&new.target, &new.snapshot)?;
         self.check_features(new)?;
         let target = self.check(|this| Ok(this.find(&new.target)?))?;
         let (destination, parent, last) = match &target {

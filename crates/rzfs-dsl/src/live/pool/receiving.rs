@@ -1,7 +1,7 @@
 //! Receiving a snapshot into a running pool.
 
 use super::LivePool;
-use crate::dataset::{Dataset, DatasetError, DatasetTree};
+use crate::dataset::{DatasetError, DatasetTree};
 use crate::live::administration::{Begun, Destination, NewReceive, Outcome};
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::head::LiveDataset;
@@ -49,6 +49,18 @@ impl LivePool {
                 return Ok(Receiving { begun, dataset });
             }
         }
+    }
+
+    /// What the target of a receive is called now: somebody may have renamed it, or what is above it.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: it was destroyed.
+    pub fn receive_target(&self, receiving: &Receiving) -> Result<String, DatasetError> {
+        let head = match receiving.begun.destination {
+            Destination::New => receiving.begun.head,
+            Destination::Existing { head } => head,
+        };
+        Ok(self.dataset_tree()?.by_object(head)?.name().to_owned())
     }
 
     /// Ends a receive of which everything is written: the target has the contents and the snapshot,
@@ -129,14 +141,10 @@ fn interrupted(tree: &DatasetTree) -> Result<Vec<String>, DatasetError> {
     for dataset in tree.root()?.descendants()? {
         let received = dataset.received_into()?;
         for dataset in received.into_iter().chain([dataset]) {
-            if dataset.dsl_dataset().is_inconsistent() && !is_resumable(&dataset)? {
+            if dataset.dsl_dataset().is_inconsistent() && !dataset.is_resumable()? {
                 names.push(dataset.name().to_owned());
             }
         }
     }
     Ok(names)
-}
-
-fn is_resumable(dataset: &Dataset) -> Result<bool, DatasetError> {
-    Ok(dataset.dataset_field("com.delphix:resume_toguid")?.is_some())
 }

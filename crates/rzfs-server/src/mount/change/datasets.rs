@@ -67,7 +67,7 @@ pub(super) fn create_above(
 }
 
 /// Destroys what was made for something that is refused; what is above comes first in `made`.
-fn destroy_again(pool: &WritablePool, made: &[String]) {
+pub(super) fn destroy_again(pool: &WritablePool, made: &[String]) {
     for name in made.iter().rev() {
         if let Err(error) = pool.live().destroy_dataset(name) {
             tracing::warn!(%error, name, "what was made for a rename stays");

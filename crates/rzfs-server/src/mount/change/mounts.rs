@@ -63,8 +63,13 @@ pub(super) fn mount(open: &Open, name: &str, manner: MountManner) -> Result<Vec<
         return Err(cannot("encryption key not loaded"));
     }
     if dataset.is_inconsistent() {
-        let reason = "Contains partially-completed state from \"zfs receive -s\", which can be \
-                      resumed with \"zfs send -t\"";
+        let reason = match dataset.is_resumable().map_err(fail)? {
+            true => {
+                "Contains partially-completed state from \"zfs receive -s\", which can be resumed \
+                 with \"zfs send -t\""
+            }
+            false => "it is being received",
+        };
         return Err(cannot(reason));
     }
     let mut table = open.table()?;

@@ -1,6 +1,6 @@
 //! Receiving snapshots.
 
-use super::datasets::create_above;
+use super::datasets::{create_above, destroy_again};
 use super::mounts::{end, mount_again, mount_more, taken_back};
 use super::properties;
 use super::snapshots::stored;
@@ -10,7 +10,7 @@ use crate::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, Str
 use crate::request::Choice;
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
-use rzfs_dsl::live::{ChangeError, LocalChanges};
+use rzfs_dsl::live::{ChangeError, LocalChanges, check_received_name};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
 use rzfs_fuse::InUse;
@@ -26,7 +26,6 @@ use std::path::Path;
 pub(in crate::mount) struct Arrival<'p> {
     arrived: Arrived<'p>,
     is_full: bool,
-    target: String,
     /// Whether there was no such dataset before.
     is_new: bool,
     /// What was made above it.
@@ -82,63 +81,98 @@ fn cannot(reason: impl Display) -> Refusal {
     refusal("cannot receive", reason)
 }
 
-/// Begins to read what is to be received.
-pub(in crate::mount) fn open_streams<'f>(
-    request: &ReceiveRequest,
-    from: &'f mut dyn Read,
-) -> Result<Streams<&'f mut dyn Read>, Refusal> {
-    let streams = Streams::open(from).map_err(|error| cannot(words(&error)))?;
-    if streams.is_package() && matches!(request.target, ReceiveTarget::Snapshot(_)) {
-        return Err(cannot("cannot specify snapshot name for multi-snapshot stream"));
-    }
-    Ok(streams)
+/// What comes in, for the pool that receives it.
+pub(in crate::mount) struct Arrivals<'a, 'f> {
+    pool: &'a WritablePool,
+    request: &'a ReceiveRequest,
+    streams: Streams<&'f mut dyn Read>,
+    /// Whether what was there before has got its properties.
+    has_properties: bool,
 }
 
-/// Receives the next snapshot that its target does not have yet; `hear` is told what comes. `None`: that
-/// was all, or nobody listens.
-pub(in crate::mount) fn next_arrival<'p>(
-    pool: &'p WritablePool,
-    request: &ReceiveRequest,
-    streams: &mut Streams<&mut dyn Read>,
-    mut hear: impl FnMut(ReceiveReport) -> io::Result<()>,
-) -> Result<Option<Arrival<'p>>, Refusal> {
-    let is_package = streams.is_package();
-    loop {
-        let next = streams.next_stream().map_err(|error| cannot(words(&error)))?;
-        let Some(incoming) = next else { return Ok(None) };
-        let tree = pool.live().dataset_tree().map_err(cannot)?;
-        let Order { mut order, is_new, extent } = order(&tree, request, &incoming, is_package)?;
-        drop(tree);
-        let (head, last) = incoming.sent().map_err(|error| cannot(words(&error)))?;
-        let snapshot = order.snapshot.as_ref().unwrap_or(&last);
-        let heard = hear(ReceiveReport {
-            sent: format!("{head}@{last}"),
-            snapshot: format!("{}@{snapshot}", order.target),
-            extent,
-        });
-        if heard.is_err() {
-            return Ok(None);
+impl<'a, 'f> Arrivals<'a, 'f> {
+    /// Begins to read what is to be received.
+    pub(in crate::mount) fn open(
+        pool: &'a WritablePool,
+        request: &'a ReceiveRequest,
+        from: &'f mut dyn Read,
+    ) -> Result<Self, Refusal> {
+        let streams = Streams::open(from).map_err(|error| cannot(words(&error)))?;
+        if streams.is_package() && matches!(request.target, ReceiveTarget::Snapshot(_)) {
+            return Err(cannot("cannot specify snapshot name for multi-snapshot stream"));
         }
-        if request.dry_run || extent == StreamExtent::Known {
-            continue;
-        }
-        let target = order.target.clone();
-        let mut made = Vec::new();
-        if is_new {
-            let kind = match incoming.objset_type() {
-                ObjsetType::Zvol => DatasetKind::Volume,
-                _ => DatasetKind::FileSystem,
-            };
-            let view = pool.view().map_err(cannot)?;
-            order.properties = stored(&view, kind, &request.properties).map_err(cannot)?;
-            if matches!(request.target, ReceiveTarget::Path(_)) {
-                create_above(pool, &target, &mut made).map_err(cannot)?;
+        Ok(Self { pool, request, streams, has_properties: false })
+    }
+
+    /// Receives the next snapshot that its target does not have yet; `hear` is told what comes, and
+    /// `set` sets properties of a target that is there. `None`: that was all, or nobody listens.
+    pub(in crate::mount) fn next_arrival(
+        &mut self,
+        hear: impl Fn(ReceiveReport) -> io::Result<()>,
+        set: impl Fn(&str) -> Result<(), Refusal>,
+    ) -> Result<Option<Arrival<'a>>, Refusal> {
+        let is_package = self.streams.is_package();
+        loop {
+            let next = self.streams.next_stream().map_err(|error| cannot(words(&error)))?;
+            let Some(incoming) = next else { return Ok(None) };
+            let tree = self.pool.live().dataset_tree().map_err(cannot)?;
+            let order = order(&tree, self.request, &incoming, is_package)?;
+            let Order { mut order, is_new, extent } = order;
+            drop(tree);
+            let (head, last) = incoming.sent().map_err(|error| cannot(words(&error)))?;
+            let snapshot = order.snapshot.as_ref().unwrap_or(&last);
+            check_received_name(&order.target, snapshot).map_err(cannot)?;
+            let heard = hear(ReceiveReport {
+                sent: format!("{head}@{last}"),
+                snapshot: format!("{}@{snapshot}", order.target),
+                extent,
+            });
+            if heard.is_err() {
+                return Ok(None);
             }
+            if self.request.dry_run || extent == StreamExtent::Known {
+                continue;
+            }
+            // Properties come first: what is received has to be within quotas, and is mounted with
+            // what they let happen.
+            let mut made = Vec::new();
+            if is_new {
+                let kind = match incoming.objset_type() {
+                    ObjsetType::Zvol => DatasetKind::Volume,
+                    _ => DatasetKind::FileSystem,
+                };
+                let view = self.pool.view().map_err(cannot)?;
+                let properties = stored(&view, kind, &self.request.properties);
+                order.properties = properties.map_err(cannot)?;
+                if matches!(self.request.target, ReceiveTarget::Path(_)) {
+                    create_above(self.pool, &order.target, &mut made).map_err(cannot)?;
+                }
+            } else if !self.has_properties {
+                set(&order.target)?;
+            }
+            self.has_properties = true;
+            let is_full = extent == StreamExtent::Full;
+            let arrived = incoming.arrive(self.pool.live(), &order);
+            return match arrived {
+                Ok(arrived) => Ok(Some(Arrival { arrived, is_full, is_new, made })),
+                Err(error) => {
+                    destroy_again(self.pool, &made);
+                    Err(refused(is_full, &order.target, &error))
+                }
+            };
         }
-        let is_full = extent == StreamExtent::Full;
-        let arrived = incoming.arrive(pool.live(), &order);
-        let arrived = arrived.map_err(|error| refused(is_full, &target, &error))?;
-        return Ok(Some(Arrival { arrived, is_full, target, is_new, made }));
+    }
+}
+
+/// Sets the properties that a target is to get which is there.
+pub(in crate::mount) fn set_properties(
+    open: &Open,
+    target: &str,
+    request: &ReceiveRequest,
+) -> Result<(), Refusal> {
+    match request.properties.as_slice() {
+        [] => Ok(()),
+        properties => properties::set(open, target, properties, false).map(drop),
     }
 }
 
@@ -150,9 +184,11 @@ impl Arrival<'_> {
         open: &Open,
         request: &ReceiveRequest,
     ) -> Result<(u64, Vec<String>), Refusal> {
-        let Self { arrived, is_full, target, is_new, made } = self;
+        let Self { arrived, is_full, is_new, made } = self;
         let mut table = open.table()?;
         open.forget_finished(&mut table);
+        // Nobody renames it from now on.
+        let target = arrived.target().map_err(|_| cannot("destination was destroyed meanwhile"))?;
         let mounted = table.reports().into_iter().find(|report| report.dataset == target);
         let mut affected = BTreeSet::from([target.clone()]);
         if let Some(report) = &mounted {
@@ -169,13 +205,8 @@ impl Arrival<'_> {
         };
         let mut complaints = mount_again(open, &mut table, ended);
         if is_new && !request.leave_unmounted {
-            let new = made.into_iter().chain([target.clone()]).collect();
+            let new = made.into_iter().chain([target]).collect();
             complaints.extend(mount_more(open, &mut table, &new, Choice::Automatic));
-        }
-        drop(table);
-        if !is_new && !request.properties.is_empty() {
-            let set = properties::set(open, &target, &request.properties, false)?;
-            complaints.extend(set);
         }
         Ok((received.bytes, complaints))
     }
@@ -228,16 +259,19 @@ fn order<R: Read>(
         None => StreamExtent::Full,
     };
     if let Some(target) = found(&order.target)? {
+        // What would overwrite it as a whole is not passed over.
+        let may_be_known = is_package || extent == StreamExtent::Incremental;
         let is_known =
-            is_package && has_snapshot(&target, incoming.begin().to_guid).map_err(cannot)?;
+            may_be_known && has_snapshot(&target, incoming.begin().to_guid).map_err(cannot)?;
         let extent = if is_known { StreamExtent::Known } else { extent };
         return Ok(Order { order, is_new: false, extent });
     }
     if let ReceiveTarget::Path(parent) | ReceiveTarget::LastName(parent) = &request.target {
         let parent = found(parent)?
             .ok_or_else(|| cannot(format_args!("specified fs ({parent}) does not exist")))?;
-        // It may have another name by now.
-        if let Some(source) = incoming.source()
+        // It may have another name by now. What becomes a clone is made anew.
+        let is_clone = order.origin.is_some() || incoming.is_clone();
+        if let Some(source) = incoming.source().filter(|_| !is_clone)
             && let Some(renamed) = with_snapshot(&parent, source).map_err(cannot)?
         {
             order.target = renamed;
