@@ -17,6 +17,7 @@
 
 mod begin;
 mod buffer;
+mod checking;
 mod cloning;
 mod freeing;
 mod log_header;
@@ -38,6 +39,7 @@ mod transaction;
 mod version;
 mod zap;
 
+pub use checking::CheckedBlocks;
 pub use cloning::CloneSource;
 pub use freeing::Piece;
 pub use object::{Extent, LiveObject};

@@ -9,6 +9,7 @@
 //! children's final pointers. Memory is bounded: a batch has 64 MiB of data at most, or 128
 //! parents.
 
+mod descent;
 mod error;
 mod kill;
 mod tree;

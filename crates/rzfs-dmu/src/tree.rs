@@ -3,6 +3,10 @@
 //! Nothing here trusts a pointer: a child has to have the type, level and size that its dnode
 //! says, else it is corrupt, and only what hangs below it is lost.
 
+mod above;
+
+pub(crate) use above::AboveCheck;
+
 use crate::in_force::{InForce, Never};
 use crate::{Batch, Block, BlockError, BlockPipeline, BlockRequest, DmuError, Existence};
 use rzfs_cache::AccessOutcome;
@@ -99,7 +103,7 @@ impl TreeRead<'_> {
 }
 
 /// Indirect blocks that are read together.
-const AHEAD: u64 = 32;
+pub(crate) const AHEAD: u64 = 32;
 
 type PointerResult = Result<BlockPointer, DmuError>;
 
@@ -255,37 +259,6 @@ impl<'a> Tree<'a> {
         self.pipeline.prefetch(&self.requests(&bookmarks, &pointers));
     }
 
-    /// Reads everything above the data blocks of a range, holes left out, so that whoever changes
-    /// or frees these can rely on it. At most about `limit` indirect blocks are read.
-    pub(crate) fn check_above(&self, range: Range<u64>, limit: u64) -> Result<(), DmuError> {
-        if self.dnode.levels < 2 || range.is_empty() {
-            return Ok(());
-        }
-        let shift = self.dnode.pointers_shift();
-        if range.end - range.start == 1 {
-            let pointer = self.pointers(0, range).pop();
-            return pointer.transpose().map(drop);
-        }
-        let end = range.end.min(self.dnode.max_block_id.0.saturating_add(1));
-        let mut visited = Visited::default();
-        let (mut next, mut ahead) = (range.start, 0);
-        for _ in 0..limit {
-            if next >= end {
-                break;
-            }
-            if next >> shift >= ahead {
-                let group = next >> shift;
-                ahead = group.saturating_add(AHEAD).min(end.saturating_sub(1) >> shift) + 1;
-                self.prefetch(1, group..ahead);
-            }
-            let found = self.seek_on(Seek::Data, next, &mut visited).map_err(|it| it.error)?;
-            let Some(found) = found.filter(|found| *found < end) else { break };
-            let Some(after) = ((found >> shift) + 1).checked_mul(1 << shift) else { break };
-            next = after;
-        }
-        Ok(())
-    }
-
     /// The first block from `from` on that is data, or a hole; `None` when there is none up to
     /// the object's last block.
     pub(crate) fn seek(&self, seek: Seek, from: u64) -> Result<Option<u64>, Box<Damage>> {
@@ -364,6 +337,30 @@ impl<'a> Tree<'a> {
         let first = block << self.dnode.pointers_shift();
         let children = self.children(level - 1, first, &parent);
         self.seek_in(seek, from, (level - 1, first), children, visited)
+    }
+
+    /// Those pointers of an indirect block that are no holes; they are for the blocks of `level`
+    /// from `first` on.
+    pub(crate) fn present_children(
+        &self,
+        level: u8,
+        first: u64,
+        parent: &Block,
+    ) -> Vec<(u64, PointerResult)> {
+        let end = first.saturating_add((parent.data.len() / BlockPointer::SIZE) as u64);
+        self.present_among(level, first..end, parent)
+    }
+
+    /// The same of those blocks that have these numbers.
+    fn present_among(
+        &self,
+        level: u8,
+        numbers: Range<u64>,
+        parent: &Block,
+    ) -> Vec<(u64, PointerResult)> {
+        let children = numbers.map(|child| (child, self.child(level, child, parent)));
+        let is_there = |child: &PointerResult| !child.as_ref().is_ok_and(BlockPointer::is_hole);
+        children.filter(|(_, child)| is_there(child)).collect()
     }
 
     /// All pointers of an indirect block; they are for the blocks of `level` from `first` on.

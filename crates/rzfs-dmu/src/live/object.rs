@@ -1,6 +1,7 @@
 //! Objects that change.
 
 use super::buffer::DirtyBuffer;
+use super::checking::CheckedBlocks;
 use super::objset::LiveObjset;
 use super::state::{ObjectCore, ObjectState, Outline};
 use super::transaction::Transaction;
@@ -31,9 +32,6 @@ pub enum Extent {
     /// All to the end of the object, which becomes shorter.
     ToEnd,
 }
-
-/// Indirect blocks that are looked at before an object is freed.
-const MOST_CHECKED: u64 = 1024;
 
 impl LiveObject {
     pub(super) const fn new(objset: LiveObjset, core: Arc<ObjectCore>) -> Self {
@@ -221,60 +219,6 @@ impl LiveObject {
         Ok(result)
     }
 
-    /// Makes sure that the txg will be able to read what is above blocks on disk, which it has to
-    /// when it writes or frees them: then it is too late to tell anybody that it is damaged.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub(super) fn check_above(&self, blocks: Range<u64>, limit: u64) -> Result<(), DmuError> {
-        loop {
-            let Some(on_disk) = self.synced() else { return Ok(()) };
-            match on_disk.tree().check_above(blocks.clone(), limit) {
-                Err(_) if on_disk.is_replaced() => {}
-                result => return result,
-            }
-        }
-    }
-
-    /// Makes sure of one block that is about to be replaced, unless the txgs that are under way
-    /// change it already.
-    fn check_above_block(&self, block: BlockId) -> Result<(), DmuError> {
-        let is_changed = {
-            let state = self.core.state.read();
-            let is_known =
-                |version: &Version| version.blocks.contains_key(&block.0) || version.hides(block.0);
-            state.versions.iter().any(is_known)
-        };
-        if is_changed { Ok(()) } else { self.check_above(block.0..block.0.saturating_add(1), 1) }
-    }
-
-    /// Makes sure that blocks can be written, shared or freed: what is above them on disk can be
-    /// read. To be called before a transaction is begun, which then does not wait for devices; it
-    /// checks once more.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn check_blocks(&self, blocks: Range<BlockId>) -> Result<(), DmuError> {
-        let Some(synced) = self.core.state.read().synced.clone() else { return Ok(()) };
-        if synced.levels < 2 || blocks.is_empty() {
-            return Ok(());
-        }
-        let (start, end) = (blocks.start.0, blocks.end.0);
-        let beyond = synced.max_block_id.0.saturating_add(1).max(start);
-        self.check_above(start..end.min(beyond), u64::MAX)?;
-        // New blocks can be below an indirect block that is there; those after it have none.
-        if end > beyond { self.check_above_block(BlockId(beyond)) } else { Ok(()) }
-    }
-
-    /// Makes sure that everything above its blocks can be read, as far as that can be told in
-    /// reasonable time: of a very long object only the beginning is looked at.
-    ///
-    /// # Errors
-    /// It cannot be read: freeing the object would leak what is below it.
-    pub fn check_tree(&self) -> Result<(), DmuError> {
-        self.check_above(0..u64::MAX, MOST_CHECKED)
-    }
-
     /// Replaces the bonus.
     ///
     /// # Errors
@@ -404,8 +348,24 @@ impl LiveObject {
     /// Frees the bytes from `offset` on: they read as zeros then.
     ///
     /// # Errors
-    /// A block that is only partly freed cannot be read, or the object does not exist.
+    /// What is above them, or a block that is only partly freed, cannot be read, or the object does
+    /// not exist.
     pub fn free(&self, tx: &dyn Transaction, offset: u64, len: Extent) -> Result<(), DmuError> {
+        self.free_checked(tx, offset, len, &CheckedBlocks::NONE)
+    }
+
+    /// The same after a check: of what is above the bytes only that is looked at which has changed
+    /// since.
+    ///
+    /// # Errors
+    /// As [`LiveObject::free`].
+    pub fn free_checked(
+        &self,
+        tx: &dyn Transaction,
+        offset: u64,
+        len: Extent,
+        checked: &CheckedBlocks,
+    ) -> Result<(), DmuError> {
         let outline = self.outline()?;
         let block_size = u64::from(outline.data_block_size);
         let extent = outline.max_block_id.0.saturating_add(1).saturating_mul(block_size);
@@ -420,7 +380,7 @@ impl LiveObject {
         if first > last {
             return self.zero(tx, offset, end - offset);
         }
-        self.check_above(first..last, u64::MAX)?;
+        self.check_again(first..last, checked)?;
         self.zero(tx, offset, (first * block_size - offset).min(end - offset))?;
         self.zero(tx, last * block_size, end % block_size)?;
         self.modify(tx, |version| {

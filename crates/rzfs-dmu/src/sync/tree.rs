@@ -2,7 +2,7 @@
 
 use super::SyncContext;
 use crate::in_force::Always;
-use crate::tree::{Seek, Tree};
+use crate::tree::Tree;
 use crate::write::{BlockPolicy, Change, Part};
 use crate::{BlockPipeline, DmuError, Objset};
 use bytes::Bytes;
@@ -44,6 +44,10 @@ pub(crate) struct DirtyTree {
     pub(crate) freed: Vec<Range<u64>>,
     /// New pointers of the level that was written last.
     pub(super) updates: BTreeMap<u64, BlockPointer>,
+    /// By level: what is in place of indirect blocks that were freed, for the blocks above.
+    holes: BTreeMap<u8, BTreeMap<u64, BlockPointer>>,
+    /// Where indirect blocks are on disk that may have to be loaded.
+    places: BTreeMap<(u8, u64), BlockPointer>,
 }
 
 /// An indirect block, or the dnode, in the making: pointers to the level below it.
@@ -76,6 +80,8 @@ impl DirtyTree {
             clones: BTreeMap::new(),
             freed: Vec::new(),
             updates: BTreeMap::new(),
+            holes: BTreeMap::new(),
+            places: BTreeMap::new(),
         }
     }
 
@@ -117,11 +123,12 @@ impl DirtyTree {
         self.new.levels > self.old.levels && level == self.old.levels && self.has_pointers()
     }
 
-    /// The groups of level 1 in which blocks are written or freed.
-    pub(super) fn leaf_groups(&self, pipeline: &BlockPipeline) -> Result<BTreeSet<u64>, DmuError> {
+    /// The groups of level 1 in which blocks are written, and of a tree without indirect blocks
+    /// the one in which blocks are freed.
+    pub(super) fn leaf_groups(&self) -> BTreeSet<u64> {
         if self.new.levels == 1 {
             let nothing = self.blocks.is_empty() && self.clones.is_empty() && self.freed.is_empty();
-            return Ok(if nothing { BTreeSet::new() } else { BTreeSet::from([0]) });
+            return if nothing { BTreeSet::new() } else { BTreeSet::from([0]) };
         }
         let shift = self.new.pointers_shift();
         let blocks = self.blocks.keys().chain(self.clones.keys());
@@ -129,29 +136,66 @@ impl DirtyTree {
         if self.grows_at(1) {
             groups.insert(0);
         }
-        if self.old.levels > 1 {
-            let tree = self.on_disk(pipeline);
-            for range in &self.freed {
-                let mut next = range.start;
-                while next < range.end {
-                    let found = match tree.seek(Seek::Data, next) {
-                        Ok(Some(found)) if found < range.end => found,
-                        Ok(_) => break,
-                        // It became damaged after it was looked at: it stays where it is.
-                        Err(damage) if damage.error.is_damage() => {
-                            tracing::warn!(error = %damage.error, "blocks are not freed");
-                            next = damage.end;
-                            continue;
-                        }
-                        Err(damage) => return Err(damage.error),
-                    };
-                    groups.insert(found >> shift);
-                    let Some(after) = ((found >> shift) + 1).checked_mul(1 << shift) else { break };
-                    next = after;
-                }
-            }
-        }
-        Ok(groups)
+        groups
+    }
+
+    /// The numbers of data blocks that are below a block; none if there are no such numbers.
+    fn data_below(&self, level: u8, block: u64) -> Range<u64> {
+        let shift = u32::from(level) * self.old.pointers_shift();
+        let below = |block: u64| match block {
+            0 => Some(0),
+            block => block.checked_shl(shift).filter(|below| below >> shift == block),
+        };
+        let start = below(block).unwrap_or(u64::MAX);
+        start..block.checked_add(1).and_then(below).unwrap_or(u64::MAX)
+    }
+
+    /// The same up to the last block on disk.
+    fn data_on_disk(&self, level: u8, block: u64) -> Range<u64> {
+        let data = self.data_below(level, block);
+        data.start..data.end.min(self.old.max_block_id.0.saturating_add(1))
+    }
+
+    /// The first freed range that has `block` or is behind it.
+    fn freed_from(&self, block: u64) -> Option<&Range<u64>> {
+        self.freed.get(self.freed.partition_point(|range| range.end <= block))
+    }
+
+    /// Whether data blocks below a block are to be freed.
+    pub(super) fn has_freed(&self, level: u8, block: u64) -> bool {
+        let data = self.data_on_disk(level, block);
+        !data.is_empty() && self.freed_from(data.start).is_some_and(|range| range.start < data.end)
+    }
+
+    /// Whether data blocks below a block are written.
+    pub(super) fn has_new(&self, level: u8, block: u64) -> bool {
+        let data = self.data_below(level, block);
+        !data.is_empty()
+            && (self.blocks.range(data.clone()).next().is_some()
+                || self.clones.range(data).next().is_some())
+    }
+
+    /// Whether all data blocks below a block are to be freed, and none is written.
+    pub(super) fn is_freed(&self, level: u8, block: u64) -> bool {
+        let data = self.data_on_disk(level, block);
+        let has_all = |range: &Range<u64>| range.start <= data.start && range.end >= data.end;
+        self.freed_from(data.start).is_some_and(has_all) && !self.has_new(level, block)
+    }
+
+    /// Remembers where an indirect block is on disk.
+    pub(super) fn note_place(&mut self, level: u8, block: u64, pointer: BlockPointer) {
+        self.places.insert((level, block), pointer);
+    }
+
+    /// Has the block above get a hole in place of an indirect block of `level`.
+    pub(super) fn leave_hole(&mut self, level: u8, block: u64, hole: BlockPointer) {
+        self.holes.entry(level).or_default().insert(block, hole);
+    }
+
+    /// Takes the holes that indirect blocks left into the changes of their level, the one that was
+    /// written last.
+    pub(super) fn take_holes(&mut self, level: u8) {
+        self.updates.extend(self.holes.remove(&level).unwrap_or_default());
     }
 
     /// The groups of `level` (above 1) that have to follow changes below.
@@ -186,8 +230,10 @@ impl DirtyTree {
             return Ok(Group { is_changed, ..group(BlockPointer::HOLE, children) });
         }
         let tree = self.on_disk(pipeline);
-        let found = tree.pointers(level, block..block + 1).pop();
-        let old = found.transpose()?.unwrap_or_default();
+        let old = match self.places.get(&(level, block)) {
+            Some(place) => *place,
+            None => tree.pointers(level, block..block + 1).pop().transpose()?.unwrap_or_default(),
+        };
         if old.is_hole() {
             return Ok(group(old, vec![self.hole_below(&old, level); count]));
         }

@@ -1,5 +1,6 @@
 //! Writing the trees of many objects, level by level.
 
+use super::descent::descend;
 use super::tree::{DirtyTree, Group};
 use super::{BATCH_BYTES, BATCH_GROUPS, SyncContext, SyncError};
 use crate::write::{Change, HoleRequest, WriteRequest};
@@ -15,8 +16,9 @@ pub(crate) fn sync_trees(
     trees: &mut [DirtyTree],
 ) -> Result<(), SyncError> {
     let mut places = Vec::new();
-    for (index, tree) in trees.iter().enumerate() {
-        let groups = tree.leaf_groups(context.writer.pipeline())?;
+    for (index, tree) in trees.iter_mut().enumerate() {
+        let mut groups = tree.leaf_groups();
+        groups.append(&mut descend(context, tree)?);
         places.extend(groups.into_iter().map(|group| (index, group)));
     }
     let mut rest = places.as_slice();
@@ -27,6 +29,7 @@ pub(crate) fn sync_trees(
     }
     let levels = trees.iter().map(|tree| tree.new.levels).max().unwrap_or(1);
     for level in 2..=levels {
+        trees.iter_mut().for_each(|tree| tree.take_holes(level - 1));
         finish_tops(trees, level);
         sync_level(context, trees, level)?;
     }

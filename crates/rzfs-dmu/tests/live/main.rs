@@ -4,6 +4,7 @@
 mod gate;
 mod model;
 mod overtaken;
+mod sparse;
 mod world;
 mod zap;
 

@@ -207,23 +207,28 @@ impl Model {
         }
     }
 
-    /// Checks the structure of the set on disk, as `zdb` would.
+    /// Checks the structure of the set on disk, as `zdb` would, and the contents.
     pub(crate) fn check_everything(&self, world: &mut World) {
         self.check_on_disk(world);
-        let root = *world.objset.synced().root();
-        let mut seen = Seen::default();
-        Traversal::parents_first(&world.pipeline, world.objset.id()).run(&root, &mut seen);
-        assert!(seen.damage.is_empty(), "{:?}", seen.damage);
-        let live: Vec<_> = world.accounts.live.values().copied().collect();
-        let mut found = seen.pointers;
-        found.sort_by_key(|pointer| pointer.dvas().next().unwrap().0);
-        assert_eq!(found, live, "what is reachable and what the accounts say");
-        for (object, (used, dnode_used)) in seen.used {
-            assert_eq!(used, dnode_used, "space of object {object}");
-        }
-        for (object, (shown, blocks)) in seen.shown {
-            assert_eq!(shown, blocks, "blocks and holes of object {object}");
-        }
+        check_structure(world);
+    }
+}
+
+/// Checks the structure of the set on disk, as `zdb` would.
+pub(crate) fn check_structure(world: &World) {
+    let root = *world.objset.synced().root();
+    let mut seen = Seen::default();
+    Traversal::parents_first(&world.pipeline, world.objset.id()).run(&root, &mut seen);
+    assert!(seen.damage.is_empty(), "{:?}", seen.damage);
+    let live: Vec<_> = world.accounts.live.values().copied().collect();
+    let mut found = seen.pointers;
+    found.sort_by_key(|pointer| pointer.dvas().next().unwrap().0);
+    assert_eq!(found, live, "what is reachable and what the accounts say");
+    for (object, (used, dnode_used)) in seen.used {
+        assert_eq!(used, dnode_used, "space of object {object}");
+    }
+    for (object, (shown, blocks)) in seen.shown {
+        assert_eq!(shown, blocks, "blocks and holes of object {object}");
     }
 }
 

@@ -95,10 +95,10 @@ impl Applier<'_> {
                 continue;
             }
             let piece = object.last_piece(start..end, room).map_err(failed)?;
-            object.check_blocks(piece.first..end).map_err(failed)?;
+            let checked = object.check_blocks(piece.first..end).map_err(failed)?;
             let tx = self.begin_freeing(object, piece.blocks)?;
             if piece.first <= start {
-                return object.free(&tx, offset, extent).map_err(failed);
+                return object.free_checked(&tx, offset, extent, &checked).map_err(failed);
             }
             let first = piece.first.0.saturating_mul(block_size);
             let (now, rest) = match extent {
@@ -108,7 +108,7 @@ impl Applier<'_> {
                     (Extent::Bytes(now), Extent::Bytes(first.saturating_sub(offset)))
                 }
             };
-            object.free(&tx, first, now).map_err(failed)?;
+            object.free_checked(&tx, first, now, &checked).map_err(failed)?;
             (extent, end) = (rest, piece.first);
         }
     }

@@ -149,13 +149,14 @@ impl LiveFileSystem {
         read_edges(&object, start, end.min(size))?;
         let block_size = u64::from(object.data_block_size()?);
         let last = end.min(size).div_ceil(block_size);
-        object.check_blocks(BlockId(start / block_size)..BlockId(last))?;
+        let checked = object.check_blocks(BlockId(start / block_size)..BlockId(last))?;
         let tx = match self.begin_freeing(&[&object], self.edge_bytes(&object)?, blocks)? {
             Freeing::Begun(tx) => tx,
             Freeing::After(until) => return Ok(Progress::Paused { until, rest: len }),
         };
         if start < size {
-            object.free(&tx, start, Extent::Bytes(end.min(size) - start))?;
+            let len = Extent::Bytes(end.min(size) - start);
+            object.free_checked(&tx, start, len, &checked)?;
         }
         self.grow_block(&tx, &object, size, new_size)?;
         let mode = state.znode().mode;

@@ -297,12 +297,12 @@ impl LiveFileSystem {
         }
         self.check_edges(&object, &[size])?;
         let first = size / u64::from(object.data_block_size()?);
-        object.check_blocks(BlockId(first)..BlockId(u64::MAX))?;
+        let checked = object.check_blocks(BlockId(first)..BlockId(u64::MAX))?;
         let tx = match self.begin_freeing(&[&object], self.edge_bytes(&object)?, blocks)? {
             Freeing::Begun(tx) => tx,
             Freeing::After(until) => return Ok(Progress::Paused { until, rest: () }),
         };
-        object.free(&tx, size, Extent::ToEnd)?;
+        object.free_checked(&tx, size, Extent::ToEnd, &checked)?;
         self.shrink_empty(&tx, &object, size)?;
         let mode = state.znode().mode;
         changed.apply(&tx, state)?;

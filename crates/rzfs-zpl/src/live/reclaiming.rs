@@ -50,17 +50,17 @@ impl LiveFileSystem {
     /// have none on disk.
     pub(super) fn shorten(&self, files: &[LiveObject], most: u64) -> Result<Option<Txg>, ZplError> {
         let mut left = most;
-        let (mut shortened, mut firsts, mut edges) = (Vec::new(), Vec::new(), 0_u64);
+        let (mut shortened, mut ends, mut edges) = (Vec::new(), Vec::new(), 0_u64);
         for file in files.iter().filter(|file| file.blocks_on_disk() > 0) {
             if left == 0 {
                 break;
             }
             let piece = file.last_piece(BlockId(0)..BlockId(u64::MAX), left)?;
-            file.check_blocks(piece.first..BlockId(u64::MAX))?;
+            let checked = file.check_blocks(piece.first..BlockId(u64::MAX))?;
             left = left.saturating_sub(piece.blocks);
             edges = edges.saturating_add(self.edge_bytes(file)?);
             shortened.push(file);
-            firsts.push(piece.first);
+            ends.push((piece.first, checked));
         }
         if shortened.is_empty() {
             return Ok(None);
@@ -69,9 +69,10 @@ impl LiveFileSystem {
             Freeing::Begun(tx) => tx,
             Freeing::After(txg) => return Ok(Some(txg)),
         };
-        for (file, first) in shortened.into_iter().zip(firsts) {
+        for (file, (first, checked)) in shortened.into_iter().zip(ends) {
             let block_size = u64::from(file.data_block_size()?);
-            file.free(&tx, first.0.saturating_mul(block_size), Extent::ToEnd)?;
+            let offset = first.0.saturating_mul(block_size);
+            file.free_checked(&tx, offset, Extent::ToEnd, &checked)?;
         }
         Ok(Some(tx.txg()))
     }

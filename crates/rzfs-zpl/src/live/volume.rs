@@ -109,12 +109,14 @@ impl VolumeReplay<'_> {
                 self.object.last_piece(first..first.max(BlockId(end / block_size)), room)?;
             let is_last = piece.first <= first;
             let start = if is_last { offset } else { piece.first.0.saturating_mul(block_size) };
+            let last = BlockId(end.div_ceil(block_size));
+            let checked = self.object.check_blocks(BlockId(start / block_size)..last)?;
             let bytes = DNODE_BYTES + 2 * block_size;
             match self.admission.begin_freeing(&[&self.object], bytes, piece.blocks)? {
                 Freeing::After(until) => engine.wait_synced(until)?,
                 Freeing::Begun(tx) => {
                     let length = Extent::Bytes(end.saturating_sub(start));
-                    self.object.free(&tx, start, length)?;
+                    self.object.free_checked(&tx, start, length, &checked)?;
                     if is_last {
                         self.note(&tx, seq);
                         return Ok(());

@@ -1,0 +1,106 @@
+//! Whether what is above blocks on disk can be read.
+//!
+//! The txg that writes or frees blocks has to read what is above them, and then it is too late to
+//! tell anybody that it is damaged. So it is looked at before: once before the transaction begins,
+//! as nobody else should wait for devices then, and in the transaction what has changed meanwhile.
+
+use super::object::LiveObject;
+use super::version::Version;
+use crate::DmuError;
+use crate::tree::AboveCheck;
+use rzfs_format::{BlockId, ObjectId, Txg};
+use std::ops::Range;
+
+/// Indirect blocks that are looked at before an object is freed.
+const MOST_CHECKED: u64 = 1024;
+
+/// Blocks of an object above which all could be read that was on disk a moment ago.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckedBlocks {
+    object: ObjectId,
+    blocks: Range<u64>,
+    /// When the newest block was born that was on disk.
+    newest: Txg,
+}
+
+impl CheckedBlocks {
+    /// No blocks.
+    pub(super) const NONE: Self =
+        Self { object: ObjectId(0), blocks: Range { start: 0, end: 0 }, newest: Txg(0) };
+
+    /// What needs no second look above these blocks: what was born up to this txg.
+    fn known_until(&self, object: ObjectId, blocks: &Range<u64>) -> Txg {
+        let has_all = self.blocks.start <= blocks.start && blocks.end <= self.blocks.end;
+        if self.object == object && has_all { self.newest } else { Txg(0) }
+    }
+}
+
+impl LiveObject {
+    /// Makes sure that blocks can be written, shared or freed: what is above them on disk can be
+    /// read. To be called before a transaction is begun, which then does not wait for devices; it
+    /// checks once more what has changed since.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn check_blocks(&self, blocks: Range<BlockId>) -> Result<CheckedBlocks, DmuError> {
+        let blocks = blocks.start.0..blocks.end.0;
+        let newest = self.check_above(blocks.clone(), &CheckedBlocks::NONE)?;
+        Ok(CheckedBlocks { object: self.id(), blocks, newest })
+    }
+
+    /// The same for a transaction, after a check.
+    pub(super) fn check_again(
+        &self,
+        blocks: Range<u64>,
+        checked: &CheckedBlocks,
+    ) -> Result<(), DmuError> {
+        self.check_above(blocks, checked).map(drop)
+    }
+
+    /// Reads what is above blocks and was not checked; tells when the newest block was born that
+    /// is on disk.
+    fn check_above(&self, blocks: Range<u64>, checked: &CheckedBlocks) -> Result<Txg, DmuError> {
+        let newer_than = checked.known_until(self.id(), &blocks);
+        loop {
+            let Some(on_disk) = self.synced() else { return Ok(Txg(0)) };
+            let tree = on_disk.tree();
+            let check = AboveCheck { blocks: blocks.clone(), newer_than, limit: u64::MAX };
+            match tree.check_above(check) {
+                Err(_) if on_disk.is_replaced() => {}
+                result => return result.map(|()| tree.newest_birth()),
+            }
+        }
+    }
+
+    /// Makes sure of one block that is about to be replaced, unless the txgs that are under way
+    /// change it already.
+    pub(super) fn check_above_block(&self, block: BlockId) -> Result<(), DmuError> {
+        let is_changed = {
+            let state = self.state();
+            let is_known =
+                |version: &Version| version.blocks.contains_key(&block.0) || version.hides(block.0);
+            state.versions.iter().any(is_known)
+        };
+        if is_changed {
+            return Ok(());
+        }
+        self.check_again(block.0..block.0.saturating_add(1), &CheckedBlocks::NONE)
+    }
+
+    /// Makes sure that everything above its blocks can be read, as far as that can be told in
+    /// reasonable time: of a very long object only the beginning is looked at.
+    ///
+    /// # Errors
+    /// It cannot be read: freeing the object would leak what is below it.
+    pub fn check_tree(&self) -> Result<(), DmuError> {
+        loop {
+            let Some(on_disk) = self.synced() else { return Ok(()) };
+            let (blocks, newer_than) = (0..u64::MAX, Txg(0));
+            let check = AboveCheck { blocks, newer_than, limit: MOST_CHECKED };
+            match on_disk.tree().check_above(check) {
+                Err(_) if on_disk.is_replaced() => {}
+                result => return result,
+            }
+        }
+    }
+}

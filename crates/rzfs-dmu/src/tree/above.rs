@@ -1,0 +1,101 @@
+//! Looking at what is above data blocks before these are changed.
+
+use super::{AHEAD, Tree, Visited, repeated};
+use crate::{Block, DmuError};
+use rzfs_format::{BlockId, BlockPointer, Txg};
+use std::ops::Range;
+
+/// Which indirect blocks to look at.
+pub(crate) struct AboveCheck {
+    /// Those above these data blocks.
+    pub(crate) blocks: Range<u64>,
+    /// Those that were born later than this.
+    pub(crate) newer_than: Txg,
+    /// About so many of them at most.
+    pub(crate) limit: u64,
+}
+
+/// A walk down a tree that reads each indirect block once.
+struct Walk<'a> {
+    tree: Tree<'a>,
+    check: AboveCheck,
+    visited: Visited,
+}
+
+impl Tree<'_> {
+    /// Reads everything above the data blocks of a range, holes left out, so that whoever changes
+    /// or frees these can rely on it.
+    ///
+    /// # Errors
+    /// The first block that cannot be read, or a pointer that cannot be one of the object's.
+    pub(crate) fn check_above(&self, check: AboveCheck) -> Result<(), DmuError> {
+        if self.dnode.levels < 2 || check.blocks.is_empty() {
+            return Ok(());
+        }
+        let mut walk = Walk { tree: *self, check, visited: Visited::default() };
+        let top = self.dnode.levels - 1;
+        let numbers = walk.numbers(top, 0..self.dnode.pointers.len() as u64);
+        let pointers = self.pointers(top, numbers.clone());
+        walk.read(top, numbers.zip(pointers))
+    }
+
+    /// When what is below the dnode was changed last.
+    pub(crate) fn newest_birth(&self) -> Txg {
+        self.dnode.pointers.iter().map(BlockPointer::logical_birth).max().unwrap_or(Txg(0))
+    }
+}
+
+impl Walk<'_> {
+    /// Those of the blocks of a level that are above the wanted data, or are it.
+    fn numbers(&self, level: u8, among: Range<u64>) -> Range<u64> {
+        let above = |block: u64| self.tree.dnode.ancestor(BlockId(block), level).0;
+        let Range { start, end } = self.check.blocks;
+        among.start.max(above(start))..among.end.min(above(end.saturating_sub(1)) + 1)
+    }
+
+    /// Reads indirect blocks of `level`, and what of it is above the data.
+    fn read(
+        &mut self,
+        level: u8,
+        pointers: impl Iterator<Item = (u64, Result<BlockPointer, DmuError>)>,
+    ) -> Result<(), DmuError> {
+        let mut wanted = Vec::new();
+        for (block, pointer) in pointers {
+            let pointer = pointer?;
+            if pointer.is_hole() || pointer.logical_birth() <= self.check.newer_than {
+                continue;
+            }
+            if self.visited.is_repeated(&pointer, level, block) {
+                return Err(repeated(self.tree.bookmark(level, block)));
+            }
+            wanted.push((block, pointer));
+        }
+        for chunk in wanted.chunks(AHEAD as usize) {
+            let Some(left) = self.check.limit.checked_sub(chunk.len() as u64) else {
+                return Ok(());
+            };
+            self.check.limit = left;
+            let numbers = chunk.iter().map(|(block, _)| *block);
+            let pointers = chunk.iter().map(|(_, pointer)| Ok(*pointer)).collect();
+            let contents = self.tree.begin(level, numbers, pointers).finish();
+            for ((block, _), contents) in chunk.iter().zip(contents) {
+                if let Some(contents) = contents? {
+                    self.look_into(level, *block, &contents)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the pointers of an indirect block.
+    fn look_into(&mut self, level: u8, block: u64, contents: &Block) -> Result<(), DmuError> {
+        let shift = self.tree.dnode.pointers_shift();
+        let first = block << shift;
+        let numbers = self.numbers(level - 1, first..first.saturating_add(1 << shift));
+        let children = self.tree.present_among(level - 1, numbers, contents).into_iter();
+        match level {
+            1 => children.map(|(_, child)| child.map(drop)).collect(),
+            _ => self.read(level - 1, children),
+        }
+    }
+}
