@@ -187,7 +187,7 @@ impl<'a> Tree<'a> {
         self.checked(level, child, pointer)
     }
 
-    fn checked(&self, level: u8, block: u64, pointer: BlockPointer) -> PointerResult {
+    pub(crate) fn checked(&self, level: u8, block: u64, pointer: BlockPointer) -> PointerResult {
         const WHAT: &str = "block pointer";
         if pointer.is_hole() || pointer.is_redacted() {
             return Ok(pointer);
@@ -361,6 +361,12 @@ impl<'a> Tree<'a> {
         let children = numbers.map(|child| (child, self.child(level, child, parent)));
         let is_there = |child: &PointerResult| !child.as_ref().is_ok_and(BlockPointer::is_hole);
         children.filter(|(_, child)| is_there(child)).collect()
+    }
+
+    /// All pointers of an indirect block as they are, be they the object's or damaged.
+    pub(crate) fn stored_children(parent: &Block) -> Vec<BlockPointer> {
+        let stored = parent.data.chunks_exact(BlockPointer::SIZE);
+        stored.filter_map(|bytes| BlockPointer::decode(bytes, parent.order).ok()).collect()
     }
 
     /// All pointers of an indirect block; they are for the blocks of `level` from `first` on.

@@ -211,7 +211,7 @@ impl DirtyTree {
         groups
     }
 
-    /// Group `block` of `level` as it is on disk.
+    /// Group `block` of `level` as it is on disk; damaged pointers in it stay what they are.
     pub(super) fn load(
         &self,
         pipeline: &BlockPipeline,
@@ -237,13 +237,18 @@ impl DirtyTree {
         if old.is_hole() {
             return Ok(group(old, vec![self.hole_below(&old, level); count]));
         }
-        let first = block << self.new.pointers_shift();
         let contents = tree.read(level, block, vec![Ok(old)]).pop().transpose()?.flatten();
-        let children = match contents {
-            Some(contents) => tree.children(level - 1, first, &contents),
-            None => Vec::new(),
-        };
-        Ok(group(old, children.into_iter().collect::<Result<_, _>>()?))
+        Ok(group(old, contents.as_ref().map(Tree::stored_children).unwrap_or_default()))
+    }
+
+    /// Whether a pointer can be the one to this data block on disk.
+    pub(super) fn is_sound(
+        &self,
+        pipeline: &BlockPipeline,
+        number: u64,
+        at: &BlockPointer,
+    ) -> bool {
+        self.on_disk(pipeline).checked(0, number, *at).is_ok()
     }
 
     /// What the children of a hole of `level` are: holes of the same birth.

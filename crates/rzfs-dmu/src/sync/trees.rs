@@ -156,7 +156,11 @@ fn free_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut 
             let Some(child) = group.children.get_mut((number - first) as usize) else { continue };
             let is_replaced =
                 tree.blocks.contains_key(&number) || tree.clones.contains_key(&number);
-            if child.is_hole() || is_replaced {
+            // Nobody knows what is at the end of a damaged pointer.
+            if child.is_hole()
+                || is_replaced
+                || !tree.is_sound(context.writer.pipeline(), number, child)
+            {
                 continue;
             }
             let request = HoleRequest { policy, size, txg: context.write.txg };

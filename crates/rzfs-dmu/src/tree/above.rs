@@ -92,9 +92,9 @@ impl Walk<'_> {
         let shift = self.tree.dnode.pointers_shift();
         let first = block << shift;
         let numbers = self.numbers(level - 1, first..first.saturating_add(1 << shift));
-        let children = self.tree.present_among(level - 1, numbers, contents).into_iter();
+        let mut children = self.tree.present_among(level - 1, numbers, contents).into_iter();
         match level {
-            1 => children.map(|(_, child)| child.map(drop)).collect(),
+            1 => children.try_for_each(|(_, child)| child.map(drop)),
             _ => self.read(level - 1, children),
         }
     }

@@ -16,7 +16,7 @@ use rzfs_dmu::write::HoleBirth;
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::zil::ZilHeader;
-use rzfs_format::{BlockId, ObjectId, ObjsetId};
+use rzfs_format::{BlockId, Level, ObjectId, ObjsetId};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use world::{World, WorldOptions};
 
@@ -100,6 +100,34 @@ fn trees_grow_by_levels_and_keep_their_blocks() {
         assert!(on_disk.read_block(BlockId(*block)).unwrap().data.starts_with(text), "{block}");
     }
     assert_eq!(on_disk.next_data(512).unwrap(), Some(3 * 512));
+}
+
+#[test]
+fn next_to_pointers_that_are_damaged_blocks_can_be_written_and_freed() {
+    let mut world = World::new(ORDINARY);
+    let tx = world.engine.begin(&[]).unwrap();
+    let object = world.objset.allocate(&tx, file()).unwrap();
+    for block in 0..70 {
+        object.write(&tx, block * 512, format!("block {block}").as_bytes()).unwrap();
+    }
+    drop(tx);
+    // 32 pointers in an indirect block.
+    world.sync_with_lie(Level(1), BlockId(1), 7);
+    let damaged = BlockId(32 + 7);
+    assert!(object.check_blocks(damaged..BlockId(damaged.0 + 1)).unwrap_err().is_damage());
+    assert!(object.check_blocks(BlockId(0)..BlockId(70)).unwrap_err().is_damage());
+    let tx = world.engine.begin(&[&object]).unwrap();
+    assert!(object.write(&tx, damaged.0 * 512, &[1; 512]).unwrap_err().is_damage());
+    assert!(object.free(&tx, 0, Extent::ToEnd).unwrap_err().is_damage());
+    object.write(&tx, (damaged.0 + 1) * 512, &[1; 512]).unwrap();
+    object.free(&tx, 33 * 512, Extent::Bytes(512)).unwrap();
+    drop(tx);
+    world.sync(1, |_, _| {});
+    let on_disk = world.reopened().object(object.id()).unwrap();
+    assert!(on_disk.read_block(damaged).unwrap_err().is_damage());
+    assert_eq!(on_disk.read_block(BlockId(damaged.0 + 1)).unwrap().data, [1; 512][..]);
+    assert_eq!(on_disk.read_block(BlockId(33)).unwrap().data, [0; 512][..]);
+    assert!(on_disk.read_block(BlockId(38)).unwrap().data.starts_with(b"block 38"));
 }
 
 #[test]

@@ -11,13 +11,15 @@ use rzfs_dmu::sync::BlockAccounting;
 use rzfs_dmu::txg::{DirtyLimits, QuiescedTxg, TxgEngine, TxgOptions};
 use rzfs_dmu::write::{
     BlockSpace, BlockWriter, DeviceWrite, DeviceWriter, EncodeOptions, HoleBirth, NoSpace,
-    ObjsetPolicy, SpaceRequest, WriteStream,
+    ObjsetPolicy, SpaceRequest, WriteInjector, WriteStream,
 };
 use rzfs_dmu::{BlockPipeline, DmuError, Objset, PipelineOptions};
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::dnode::{Dnode, DnodeFlags};
+use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
-use rzfs_format::{BlockPointer, Dva, Guid, ObjectId, ObjsetId, Txg, VdevId};
+use rzfs_format::units::Bookmark;
+use rzfs_format::{BlockId, BlockPointer, Dva, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};
 use rzfs_vdev::{TreeOptions, VdevConfig, VdevError, VdevKind, VdevTree};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -131,6 +133,32 @@ impl SpaceOwner for Accounts {
     }
 }
 
+/// Damages pointers in the indirect blocks of files on their way to the device, which get right
+/// checksums nevertheless.
+#[derive(Debug, Default)]
+struct PointerForger {
+    /// The indirect block, and the index of the pointer in it.
+    target: Mutex<Option<(Level, BlockId, usize)>>,
+}
+
+impl WriteInjector for PointerForger {
+    fn inject(&self, bookmark: Bookmark, object_type: ObjectType, contents: Bytes) -> Bytes {
+        let target = *self.target.lock();
+        match target {
+            Some((level, block, index))
+                if object_type == ObjectType::PLAIN_FILE_CONTENTS
+                    && (bookmark.level, bookmark.block) == (level, block) =>
+            {
+                let mut contents = contents.to_vec();
+                // The byte that has the level.
+                contents[index * BlockPointer::SIZE + 55] ^= 0x11;
+                contents.into()
+            }
+            _ => contents,
+        }
+    }
+}
+
 pub(crate) struct World {
     pub(crate) engine: Arc<TxgEngine>,
     pub(crate) pipeline: Arc<BlockPipeline>,
@@ -140,6 +168,7 @@ pub(crate) struct World {
     /// What the vdev reads from.
     gate: Arc<GatedDevice>,
     writer: BlockWriter,
+    forger: Arc<PointerForger>,
     disk: Arc<Disk>,
 }
 
@@ -185,6 +214,9 @@ impl World {
         };
         let writer =
             BlockWriter::new(Arc::clone(&pipeline), Arc::new(space), encode, options.hole_birth, 2);
+        let forger = Arc::new(PointerForger::default());
+        let injector: Arc<dyn WriteInjector> = forger.clone();
+        let writer = writer.with_injector(Some(injector));
         let engine = TxgEngine::new(
             Txg(3),
             TxgOptions {
@@ -203,7 +235,7 @@ impl World {
         };
         let disk = Arc::new(Disk { device, turn: Mutex::new(()) });
         let accounts = Accounts::default();
-        Self { engine, pipeline, objset, accounts, policy, gate, writer, disk }
+        Self { engine, pipeline, objset, accounts, policy, gate, writer, forger, disk }
     }
 
     /// Syncs the open group; `between` may change things in syncing context before each of some
@@ -220,6 +252,14 @@ impl World {
             assert!(stream.finish().is_empty());
         }
         txg.committed();
+    }
+
+    /// Syncs the open group, and damages a pointer of an indirect block of files.
+    pub(crate) fn sync_with_lie(&mut self, level: Level, block: BlockId, index: usize) {
+        *self.forger.target.lock() = Some((level, block, index));
+        self.sync(1, |_, _| {});
+        *self.forger.target.lock() = None;
+        self.pipeline.cache().clear();
     }
 
     fn stream(&self) -> WriteStream {
