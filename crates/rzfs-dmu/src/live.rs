@@ -17,6 +17,7 @@
 
 mod begin;
 mod buffer;
+mod checked;
 mod checking;
 mod cloning;
 mod freeing;
@@ -39,7 +40,7 @@ mod transaction;
 mod version;
 mod zap;
 
-pub use checking::CheckedBlocks;
+pub use checked::CheckedBlocks;
 pub use cloning::CloneSource;
 pub use freeing::Piece;
 pub use object::{Extent, LiveObject};

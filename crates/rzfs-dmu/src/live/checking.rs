@@ -4,36 +4,16 @@
 //! tell anybody that it is damaged. So it is looked at before: once before the transaction begins,
 //! as nobody else should wait for devices then, and in the transaction what has changed meanwhile.
 
+use super::checked::CheckedBlocks;
 use super::object::LiveObject;
 use super::version::Version;
 use crate::DmuError;
 use crate::tree::AboveCheck;
-use rzfs_format::{BlockId, ObjectId, Txg};
+use rzfs_format::{BlockId, Txg};
 use std::ops::Range;
 
 /// Indirect blocks that are looked at before an object is freed.
 const MOST_CHECKED: u64 = 1024;
-
-/// Blocks of an object above which all could be read that was on disk a moment ago.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CheckedBlocks {
-    object: ObjectId,
-    blocks: Range<u64>,
-    /// When the newest block was born that was on disk.
-    newest: Txg,
-}
-
-impl CheckedBlocks {
-    /// No blocks.
-    pub(super) const NONE: Self =
-        Self { object: ObjectId(0), blocks: Range { start: 0, end: 0 }, newest: Txg(0) };
-
-    /// What needs no second look above these blocks: what was born up to this txg.
-    fn known_until(&self, object: ObjectId, blocks: &Range<u64>) -> Txg {
-        let has_all = self.blocks.start <= blocks.start && blocks.end <= self.blocks.end;
-        if self.object == object && has_all { self.newest } else { Txg(0) }
-    }
-}
 
 impl LiveObject {
     /// Makes sure that blocks can be written, shared or freed: what is above them on disk can be
@@ -45,7 +25,7 @@ impl LiveObject {
     pub fn check_blocks(&self, blocks: Range<BlockId>) -> Result<CheckedBlocks, DmuError> {
         let blocks = blocks.start.0..blocks.end.0;
         let newest = self.check_above(blocks.clone(), &CheckedBlocks::NONE)?;
-        Ok(CheckedBlocks { object: self.id(), blocks, newest })
+        Ok(CheckedBlocks::new(self.id(), blocks, newest))
     }
 
     /// The same for a transaction, after a check.

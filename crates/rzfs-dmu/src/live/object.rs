@@ -1,7 +1,7 @@
 //! Objects that change.
 
 use super::buffer::DirtyBuffer;
-use super::checking::CheckedBlocks;
+use super::checked::CheckedBlocks;
 use super::objset::LiveObjset;
 use super::state::{ObjectCore, ObjectState, Outline};
 use super::transaction::Transaction;
