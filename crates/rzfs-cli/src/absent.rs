@@ -3,7 +3,8 @@
 //! Whoever types one has made no mistake, and is not told that nobody knows it. What is there one
 //! day moves from here into the usage.
 
-use crate::console::Failure;
+use crate::console::{Failure, Outcome};
+use crate::getopt::Word;
 
 /// Those of `zpool`, up to OpenZFS 2.4.
 const ZPOOL: [&str; 13] = [
@@ -77,13 +78,29 @@ impl Program {
     /// What is said of a subcommand that is not there: OpenZFS's words and the usage, unless it is
     /// one of OpenZFS's. The status is the same.
     pub(crate) fn refuse(self, command: &str) -> Failure {
-        const NO_COMMAND: u8 = 2;
         if !self.absent().contains(&command) {
             return Failure::Usage(format!("unrecognized command '{command}'"));
         }
+        self.not_there(command)
+    }
+
+    /// Refuses options of a subcommand that are understood and not there: without them it would do
+    /// something else than it is asked to.
+    pub(crate) fn refuse_options(self, command: &str, absent: &str, words: &[Word]) -> Outcome {
+        let mut letters = words.iter().filter_map(|word| match word {
+            Word::Flag(letter) | Word::Option(letter, _) => Some(*letter),
+            _ => None,
+        });
+        match letters.find(|letter| absent.contains(*letter)) {
+            Some(letter) => Err(self.not_there(&format!("{command} -{letter}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn not_there(self, what: &str) -> Failure {
+        const NO_COMMAND: u8 = 2;
         let name = self.name();
-        let message =
-            format!("'{name} {command}' of OpenZFS is not supported by this software yet");
+        let message = format!("'{name} {what}' of OpenZFS is not supported by this software yet");
         Failure::Status(message, NO_COMMAND)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::change::pair;
 use super::name;
+use crate::absent::Program;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
@@ -41,15 +42,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let command = command_line("zfs receive", words);
     let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
-    let absent = words.iter().find_map(|word| match word {
-        Word::Flag(letter) | Word::Option(letter, _) => ABSENT.contains(*letter).then_some(*letter),
-        _ => None,
-    });
-    if let Some(letter) = absent {
-        let told =
-            format!("'zfs receive -{letter}' of OpenZFS is not supported by this software yet");
-        return Err(Failure::Status(told, 2));
-    }
+    Program::Zfs.refuse_options("receive", ABSENT, &words)?;
     let target = match operands(&words).as_slice() {
         [] => return Err(Failure::Usage("missing snapshot argument".to_owned())),
         [target] => target.clone(),

@@ -3,6 +3,7 @@
 mod progress;
 
 use super::name;
+use crate::absent::Program;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::source;
@@ -60,14 +61,7 @@ const ABSENT: &str = "RSVXbhpstw";
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
-    let absent = words.iter().find_map(|word| match word {
-        Word::Flag(letter) | Word::Option(letter, _) => ABSENT.contains(*letter).then_some(*letter),
-        _ => None,
-    });
-    if let Some(letter) = absent {
-        let told = format!("'zfs send -{letter}' of OpenZFS is not supported by this software yet");
-        return Err(Failure::Status(told, 2));
-    }
+    Program::Zfs.refuse_options("send", ABSENT, &words)?;
     let snapshot = match operands(&words).as_slice() {
         [] => return Err(Failure::Usage("missing snapshot argument".to_owned())),
         [snapshot] => snapshot.clone(),
@@ -114,12 +108,11 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         embedded: flag('e'),
         compressed: flag('c'),
     };
-    let verbosity = words.iter().filter(|word| **word == Word::Flag('v')).count();
     let style = match flag('P') {
         true => Style::Parsable,
         false => Style::Human,
     };
-    let is_verbose = verbosity > 0 || flag('P');
+    let is_verbose = flag('v') || flag('P');
     if is_verbose || flag('n') {
         // Whoever wants to send nothing is told, too, that it cannot be sent.
         let sizes = source::stream_sizes(client.as_mut(), &request)?;
@@ -133,7 +126,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     // Past the buffer of a line that standard output has.
     let mut to = File::from(rustix::io::dup(stdout).map_err(std::io::Error::from)?);
-    if verbosity == 0 {
+    if !flag('v') {
         return client.send_snapshot(&request, &mut to);
     }
     let mut to = Reported::new(to, style, &request.snapshot, console.calendar.clone());
