@@ -122,18 +122,9 @@ impl ControlClient {
         let request = Request::Send(request.clone());
         self.stream.get_mut().limit = self.listener.patience(&request).into();
         send(self.stream.get_mut(), &request).map_err(failed)?;
-        let mut parts = PartReader::new(&mut self.stream);
-        let mut buffer = vec![0; PART];
-        loop {
-            let count = match parts.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(failed(hang_up(error))),
-            };
-            if let Err(error) = to.write_all(buffer.get(..count).unwrap_or_default()) {
-                return Ok(Err(error));
-            }
+        let copied = copy(PartReader::new(&mut self.stream), to);
+        if let Err(error) = copied.map_err(|error| failed(hang_up(error)))? {
+            return Ok(Err(error));
         }
         match self.next_answer()? {
             Answer::Done { .. } => Ok(to.flush()),
@@ -206,24 +197,31 @@ pub enum ReceiveProgress {
     },
 }
 
+/// Copies a stream to its end; what is there at once: whoever sends it may wait for what becomes of it.
+/// That nothing can be written is told apart from that nothing can be read.
+fn copy(
+    mut from: impl Read,
+    to: &mut (impl Write + ?Sized),
+) -> std::io::Result<std::io::Result<()>> {
+    let mut buffer = vec![0; PART];
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(0) => return Ok(Ok(())),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if let Err(error) = to.write_all(buffer.get(..count).unwrap_or_default()) {
+            return Ok(Err(error));
+        }
+    }
+}
+
 /// Passes a stream on in parts. A stream that cannot be read has no end for the peer, and one that
 /// the peer does not read any more is not read either: it has said why.
-fn pass_on(mut from: impl Read, to: &UnixStream) {
+fn pass_on(from: impl Read, to: &UnixStream) {
     let mut parts = PartWriter::new(to);
-    let mut buffer = vec![0; PART];
-    // What is there is passed on: whoever sends it may wait for what becomes of it.
-    let passed = loop {
-        match from.read(&mut buffer) {
-            Ok(0) => break parts.finish().map(drop),
-            Ok(count) => {
-                if let Err(error) = parts.write_all(buffer.get(..count).unwrap_or_default()) {
-                    break Err(error);
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => break Err(error),
-        }
-    };
+    let passed = copy(from, &mut parts).flatten().and_then(|()| parts.finish().map(drop));
     if let Err(error) = passed {
         tracing::debug!(%error, "a stream was broken off");
         // The peer may be gone.

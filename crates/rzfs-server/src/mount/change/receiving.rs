@@ -1,7 +1,7 @@
 //! Receiving snapshots.
 
 use super::datasets::{create_above, destroy_again};
-use super::mounts::{end, mount_again, mount_more, taken_back};
+use super::mounts::{exchange, mount_more};
 use super::properties;
 use super::snapshots::stored;
 use crate::mount::open::Open;
@@ -13,13 +13,10 @@ use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
 use rzfs_dsl::live::{ChangeError, LocalChanges, check_received_name};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
-use rzfs_fuse::InUse;
 use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder, Streams};
 use rzfs_stream::Problem;
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{self, Read};
-use std::path::Path;
 
 /// A snapshot that has arrived, and that its target does not have yet.
 #[derive(Debug)]
@@ -189,21 +186,8 @@ impl Arrival<'_> {
         open.forget_finished(&mut table);
         // Nobody renames it from now on.
         let target = arrived.target().map_err(|_| cannot("destination was destroyed meanwhile"))?;
-        let mounted = table.reports().into_iter().find(|report| report.dataset == target);
-        let mut affected = BTreeSet::from([target.clone()]);
-        if let Some(report) = &mounted {
-            affected.extend(table.below(Path::new(&report.mountpoint)));
-        }
-        // Whoever has files of what it was finds them stale.
-        let ended = end(open, &mut table, &affected, InUse::Detach)?;
-        let received = match arrived.end() {
-            Ok(received) => received,
-            Err(error) => {
-                let refused = refused(is_full, &target, &error.into());
-                return Err(taken_back(open, &mut table, ended, refused));
-            }
-        };
-        let mut complaints = mount_again(open, &mut table, ended);
+        let change = || arrived.end().map_err(|error| refused(is_full, &target, &error.into()));
+        let (received, mut complaints) = exchange(open, &mut table, &target, change)?;
         if is_new && !request.leave_unmounted {
             let new = made.into_iter().chain([target]).collect();
             complaints.extend(mount_more(open, &mut table, &new, Choice::Automatic));

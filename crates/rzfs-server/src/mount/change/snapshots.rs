@@ -1,6 +1,6 @@
 //! Snapshots and what is made of them.
 
-use super::mounts::{end, mount_again, mount_more, taken_back};
+use super::mounts::{exchange, mount_more};
 use super::problem::{Problem, reason};
 use super::several::{each, not_destroyed};
 use crate::mount::open::Open;
@@ -12,10 +12,7 @@ use rzfs::setting::{DatasetSetting, Occasion, SettingError};
 use rzfs::zap::ZapValue;
 use rzfs_dsl::dataset::DatasetKind;
 use rzfs_dsl::live::{ChangeError, Destruction, NewBookmark, NewSnapshots};
-use rzfs_fuse::InUse;
-use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::path::Path;
 
 /// Understands properties for a dataset of this kind.
 pub(super) fn stored(
@@ -170,14 +167,7 @@ pub(super) fn roll_back(open: &Open, snapshot: &str) -> Result<Vec<String>, Refu
     let pool = open.writable().map_err(|error| cannot(&error))?;
     let mut table = open.table()?;
     open.forget_finished(&mut table);
-    let mounted = table.reports().into_iter().find(|report| report.dataset == name);
-    let mut affected = BTreeSet::from([name.to_owned()]);
-    if let Some(report) = &mounted {
-        affected.extend(table.below(Path::new(&report.mountpoint)));
-    }
-    let ended = end(open, &mut table, &affected, InUse::Detach)?;
-    if let Err(error) = pool.live().roll_back(snapshot) {
-        return Err(taken_back(open, &mut table, ended, cannot(&error)));
-    }
-    Ok(mount_again(open, &mut table, ended))
+    let change = || pool.live().roll_back(snapshot).map_err(|error| cannot(&error));
+    let ((), complaints) = exchange(open, &mut table, name, change)?;
+    Ok(complaints)
 }
