@@ -2,8 +2,10 @@
 
 mod changes;
 mod listing;
+mod succession;
 
 pub(crate) use changes::{Creation, allocation_of};
+pub(crate) use succession::Succession;
 
 use crate::answer::{Answer, errno};
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
@@ -66,16 +68,27 @@ impl Adapter {
 
     /// The number of a directory that others are in.
     pub(crate) fn number_of_place(&self, place: Place) -> Option<INodeNo> {
-        self.inodes.number(match place {
+        let number = self.number(match place {
             Place::Object(object) => Target::Live(object),
             Place::MountPoint(directory) => Target::MountPoint(directory),
-        })
+        });
+        number.ok()
     }
 
     /// The numbers of the files that the kernel knows, as far as they can change.
     pub(crate) fn known_numbers(&self) -> Vec<INodeNo> {
         let known = self.known.all().into_iter();
-        known.filter_map(|object| self.inodes.number(Target::Live(object))).collect()
+        known.filter_map(|object| self.number(Target::Live(object)).ok()).collect()
+    }
+
+    /// The numbers of the files of which the kernel may have pages. It is about to drop them.
+    pub(crate) fn take_pages(&self) -> Vec<INodeNo> {
+        self.known.take_pages()
+    }
+
+    /// The kernel has no pages any more of contents before these.
+    pub(crate) fn forget_outdated_pages(&self) {
+        self.known.forget_outdated_pages();
     }
 
     /// The file system without its snapshots.
@@ -123,6 +136,9 @@ impl Adapter {
     }
 
     fn target(&self, inode: INodeNo) -> Answer<Target> {
+        if self.known.is_gone(inode) {
+            return Err(Errno::ESTALE);
+        }
         self.inodes.target(inode).ok_or(Errno::ESTALE)
     }
 
@@ -188,7 +204,10 @@ impl Adapter {
             }
             Target::MountPoint(mount_point) => {
                 let attributes = self.mount_points().attributes(mount_point, inode);
-                Ok(Entry { attributes, generation: NONE, lifetime })
+                let mut adopted = self.inodes.adopted().iter();
+                let adopted = adopted.find(|one| one.directory == mount_point);
+                let generation = adopted.map_or(NONE, |one| one.generation);
+                Ok(Entry { attributes, generation, lifetime })
             }
         }
     }
@@ -232,16 +251,19 @@ impl Adapter {
         }
     }
 
-    /// Notes that an answer names a file.
-    fn remember(&self, target: Target) -> Answer<()> {
+    /// Notes that an answer names a file; tells its number.
+    fn remember(&self, target: Target) -> Answer<INodeNo> {
         match (self.head.live(), target) {
-            (Some(live), Target::Live(object)) => self.known.remember(live, object),
-            _ => Ok(()),
+            (Some(live), Target::Live(object)) => self.known.remember(live, object, &self.inodes),
+            _ => self.number(target),
         }
     }
 
     /// Takes back so many answers that named a file.
     pub(crate) fn forget(&self, inode: INodeNo, lookups: u64) {
+        if self.known.forget_gone(inode, lookups) {
+            return;
+        }
         if let Ok(Target::Live(object)) = self.target(inode) {
             self.known.forget(object, lookups);
         }
@@ -249,8 +271,7 @@ impl Adapter {
 
     /// A file as an answer names it: the kernel knows it from now on.
     fn entry(&self, target: Target) -> Answer<Entry> {
-        let inode = self.number(target)?;
-        self.remember(target)?;
+        let inode = self.remember(target)?;
         self.attributes(target, inode).inspect_err(|_| self.forget(inode, 1))
     }
 
@@ -264,6 +285,13 @@ impl Adapter {
     /// Whether the kernel may have pages of a file that changes.
     pub(crate) fn has_pages(&self, inode: INodeNo) -> bool {
         matches!(self.target(inode), Ok(Target::Live(object)) if self.known.has_pages(object))
+    }
+
+    /// Whether what the kernel writes of a file that was stored into pages may be of contents that are
+    /// gone.
+    pub(crate) fn has_outdated_pages(&self, inode: INodeNo) -> bool {
+        let target = self.target(inode);
+        matches!(target, Ok(Target::Live(object)) if self.known.has_outdated_pages(object))
     }
 
     /// Notes that a file was read.
@@ -287,7 +315,11 @@ impl Adapter {
     }
 
     fn number(&self, target: Target) -> Answer<INodeNo> {
-        self.inodes.number(target).ok_or(Errno::ENFILE)
+        let known = match target {
+            Target::Live(object) => self.known.number(object),
+            _ => None,
+        };
+        known.or_else(|| self.inodes.number(target)).ok_or(Errno::ENFILE)
     }
 
     /// A file by its number, which somebody has kept in a handle; ESTALE when the file is gone.

@@ -293,6 +293,13 @@ impl Attachment {
         Ok(all.iter().any(|one| one.parent == own.id.number && one.directory.starts_with(&place)))
     }
 
+    /// Where the system has mounted something in it, wherever it shows itself: paths from its root.
+    pub(crate) fn mounted_within(&self) -> io::Result<Vec<PathBuf>> {
+        let mounts = SystemMounts::now()?;
+        let own = self.identity.as_ref().map(|identity| identity.id.superblock);
+        Ok(own.map_or_else(Vec::new, |own| mounts.within(own).into_iter().collect()))
+    }
+
     /// Whether it was among all mounts at some moment, as far as it can be told apart.
     pub(crate) fn is_among(&self, mounts: &SystemMounts) -> bool {
         let Some(identity) = &self.identity else { return true };

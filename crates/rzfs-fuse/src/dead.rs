@@ -157,6 +157,7 @@ mod tests {
         SystemMount {
             id: MountId { number, superblock: (0, 7) },
             parent,
+            root: "/".into(),
             directory: format!("/{number}").into(),
             kind: KIND.to_owned(),
             source: "tank".to_owned(),

@@ -89,7 +89,11 @@ fn answer_all(waiting: &Receiver<Waiting>) {
 fn answer(waiting: Vec<Waiting>) {
     let Some(first) = waiting.first() else { return };
     let objects: Vec<ObjectId> = waiting.iter().map(|waiting| waiting.object).collect();
-    let result = first.file_system.commit(&objects);
+    let result = match first.file_system.commit(&objects) {
+        // What it was about is gone with the contents before these.
+        Err(error) if errno(&error) == Errno::ESTALE => Ok(()),
+        result => result,
+    };
     if let Err(error) = &result {
         tracing::error!(%error, errno = ?errno(error), "changes cannot be made durable");
     }

@@ -139,6 +139,16 @@ impl<F> Grafts<F> {
         self.read().graft(file_system)?.file_system.clone()
     }
 
+    /// Lets another file system take the place of one that is grafted, with all that the kernel knows of
+    /// it.
+    pub(crate) fn replace(&self, file_system: usize, with: Arc<F>) {
+        let mut state = self.write();
+        let index = file_system.checked_sub(1);
+        if let Some(graft) = index.and_then(|index| state.grafts.get_mut(index)?.as_mut()) {
+            graft.file_system = Some(with);
+        }
+    }
+
     /// All that are grafted.
     pub(crate) fn all(&self) -> Vec<Arc<F>> {
         self.read().grafts.iter().flatten().filter_map(|one| one.file_system.clone()).collect()

@@ -8,12 +8,16 @@
 //! directory, whatever its object: 1 is never a file (it is the master node), so only the root
 //! is mapped. Files below `.zfs/snapshot/NAME` have the number under which the mount knows the
 //! snapshot in the upper 16 bits, since a mount must not have one inode number for two files.
+//!
+//! For the same reason a file has something in its upper bits whose object was another file before
+//! there were other contents, as long as the kernel remembers that one. And a directory of the mount
+//! alone has the number of what was in its place, so that what is mounted there stays.
 
 use crate::mount_points::MountPoint;
-use fuser::INodeNo;
+use fuser::{Generation, INodeNo};
 use rzfs_format::{ObjectId, ObjsetId, Txg};
 use rzfs_zpl::{ControlNode, FileSystem};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const OBJECT_BITS: u32 = 48;
 
@@ -55,17 +59,49 @@ impl Target {
     }
 }
 
+/// What the upper bits of a number stand for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Upper {
+    /// A snapshot that was looked into.
+    Snapshot(SnapshotId),
+    /// The live file system once more.
+    Again,
+}
+
+/// A directory of the mount alone that has taken over what the kernel knows of the one in its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adopted {
+    pub(crate) inode: INodeNo,
+    pub(crate) generation: Generation,
+    pub(crate) directory: MountPoint,
+}
+
 /// The inode numbers of one mount.
 #[derive(Debug)]
 pub(crate) struct Inodes {
     root: ObjectId,
-    /// Snapshots that were looked into; the position + 1 is the number.
-    snapshots: Mutex<Vec<SnapshotId>>,
+    /// The position + 1 is what the upper bits have.
+    uppers: Mutex<Vec<Upper>>,
+    adopted: Vec<Adopted>,
 }
 
 impl Inodes {
     pub(crate) fn new(root: ObjectId) -> Self {
-        Self { root, snapshots: Mutex::new(Vec::new()) }
+        Self { root, uppers: Mutex::default(), adopted: Vec::new() }
+    }
+
+    /// The numbers of the same mount with other contents.
+    pub(crate) fn succeeded(&self, root: ObjectId, adopted: Vec<Adopted>) -> Self {
+        Self { root, uppers: Mutex::new(self.uppers().clone()), adopted }
+    }
+
+    fn uppers(&self) -> MutexGuard<'_, Vec<Upper>> {
+        self.uppers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The directories of the mount alone that have the numbers of others.
+    pub(crate) fn adopted(&self) -> &[Adopted] {
+        &self.adopted
     }
 
     /// What a number stands for; `None` when this mount never gave it out.
@@ -73,14 +109,44 @@ impl Inodes {
         if inode == INodeNo::ROOT {
             return Some(Target::Live(self.root));
         }
+        if let Some(one) = self.adopted.iter().find(|one| one.inode == inode) {
+            return Some(Target::MountPoint(one.directory));
+        }
         let object = ObjectId(inode.0 & ((1 << OBJECT_BITS) - 1));
         match usize::try_from(inode.0 >> OBJECT_BITS).ok()? {
             0 => Some(Target::of_number(object)),
-            number => {
-                let snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-                snapshots.get(number - 1).map(|id| Target::Snapshot(*id, object))
-            }
+            number => Some(match *self.uppers().get(number - 1)? {
+                Upper::Snapshot(id) => Target::Snapshot(id, object),
+                Upper::Again => Target::Live(object),
+            }),
         }
+    }
+
+    /// The number that a file of the live file system has unless it stands for something else.
+    pub(crate) fn own_number(&self, object: ObjectId) -> Option<INodeNo> {
+        self.number(Target::Live(object))
+    }
+
+    /// A number for a file of the live file system that stands for nothing else; `None` when there is
+    /// none left.
+    pub(crate) fn free_number(
+        &self,
+        object: ObjectId,
+        is_taken: impl Fn(INodeNo) -> bool,
+    ) -> Option<INodeNo> {
+        let own = self.own_number(object)?;
+        if !is_taken(own) && !self.adopted.iter().any(|one| one.inode == own) {
+            return Some(own);
+        }
+        let mut uppers = self.uppers();
+        let again = (0..).zip(&*uppers).filter(|(_, upper)| **upper == Upper::Again);
+        let numbers = again.map(|(index, _)| number_above(index, object));
+        if let Some(free) = numbers.flatten().find(|number| !is_taken(*number)) {
+            return Some(free);
+        }
+        let number = number_above(uppers.len(), object)?;
+        uppers.push(Upper::Again);
+        Some(number)
     }
 
     /// The number by which the kernel knows a file; `None` when there are too many snapshots.
@@ -89,15 +155,18 @@ impl Inodes {
             Target::Live(object) if object == self.root => INodeNo::ROOT.0,
             Target::Live(object) => object.0,
             Target::Control(node) => node.inode().0,
-            Target::MountPoint(mount_point) => mount_point.inode().0,
+            Target::MountPoint(directory) => {
+                let adopted = self.adopted.iter().find(|one| one.directory == directory);
+                adopted.map_or(directory.inode().0, |one| one.inode.0)
+            }
             Target::Snapshot(id, object) => {
-                let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-                let index = snapshots.iter().position(|known| *known == id);
+                let (mut uppers, upper) = (self.uppers(), Upper::Snapshot(id));
+                let index = uppers.iter().position(|known| *known == upper);
                 let index = index.unwrap_or_else(|| {
-                    snapshots.push(id);
-                    snapshots.len() - 1
+                    uppers.push(upper);
+                    uppers.len() - 1
                 });
-                u64::from(u16::try_from(index + 1).ok()?) << OBJECT_BITS | object.0
+                number_above(index, object)?.0
             }
         }))
     }
@@ -109,6 +178,12 @@ impl Inodes {
             _ => self.number(target),
         }
     }
+}
+
+/// The number with these upper bits.
+fn number_above(index: usize, object: ObjectId) -> Option<INodeNo> {
+    let upper = u64::from(u16::try_from(index + 1).ok()?);
+    Some(INodeNo(upper << OBJECT_BITS | object.0))
 }
 
 #[cfg(test)]
@@ -151,5 +226,32 @@ mod tests {
             (inodes.target(old.unwrap()), inodes.target(new.unwrap())),
             (Some(gone), Some(there))
         );
+    }
+
+    #[test]
+    fn a_file_gets_another_number_while_its_own_stands_for_another() {
+        let inodes = Inodes::new(ObjectId(34));
+        let object = ObjectId(128);
+        let own = inodes.free_number(object, |_| false).unwrap();
+        assert_eq!(Some(own), inodes.own_number(object));
+        let second = inodes.free_number(object, |number| number == own).unwrap();
+        let third = inodes.free_number(object, |number| number == own || number == second).unwrap();
+        assert!(own != second && second != third && own != third);
+        let again = inodes.free_number(object, |number| number == own).unwrap();
+        assert_eq!(again, second);
+        for number in [own, second, third] {
+            assert_eq!(inodes.target(number), Some(Target::Live(object)));
+        }
+    }
+
+    #[test]
+    fn a_directory_of_the_mount_has_the_number_of_what_was_there() {
+        let directory = MountPoint::from_inode(ObjectId(ObjectId::END.0 - (1 << 41))).unwrap();
+        let (inode, generation) = (INodeNo(200), Generation(7));
+        let adopted = vec![Adopted { inode, generation, directory }];
+        let inodes = Inodes::new(ObjectId(34)).succeeded(ObjectId(34), adopted);
+        assert_eq!(inodes.target(inode), Some(Target::MountPoint(directory)));
+        assert_eq!(inodes.number(Target::MountPoint(directory)), Some(inode));
+        assert_ne!(inodes.free_number(ObjectId(200), |_| false), Some(inode));
     }
 }

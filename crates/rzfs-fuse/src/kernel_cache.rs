@@ -8,6 +8,7 @@
 //! pages below a write that went past them (O_DIRECT)                 before the answer, by a thread
 //! pages that a mapping has changed, which is refused                 after the answer, by a thread
 //! file systems that come into the mount and go (see grafts)          by who lets them
+//! what differs when a file system gets other contents                by who exchanges them
 //! whether `.zfs` is in a root directory                              when property `snapdir` changes
 //! ```
 //! The kernel drops its pages when it sends such a write; if it does not wait for the answer
@@ -68,11 +69,16 @@ impl KernelCache {
     /// names of the directory that it is in. Not for threads that answer requests, as it waits for
     /// those about the directory.
     pub(crate) fn forget_name(&self, directory: INodeNo, name: &OsStr) {
+        self.forget_entry(directory, name);
+        self.forget_contents(directory);
+    }
+
+    /// The same, but for the other names of the directory.
+    pub(crate) fn forget_entry(&self, directory: INodeNo, name: &OsStr) {
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.inval_entry(directory, name) {
             tracing::debug!(%error, %directory, ?name, "the kernel keeps what is old");
         }
-        self.forget_contents(directory);
     }
 
     /// Has the kernel ask whether there is a `.zfs` in a root directory, and what else is in it.

@@ -3,26 +3,40 @@
 //! ```text
 //! answer that names a file ──> remember: lookups + 1     first one: the file is held
 //! FORGET n                 ──> forget:   lookups - n     none left: it is let go
+//! other contents           ──> the same files are held in them, the others are gone
 //! ```
 //! The kernel counts how often an answer has named a file to it, and says so when it has forgotten
 //! the file. Until then the number of the file stands for this file and no other, and the file
-//! lives on when its last name goes.
+//! lives on when its last name goes. The numbers of files that are gone with the contents that they
+//! were in stand for nothing: another file of the same object gets another number meanwhile.
 
 use crate::answer::{Answer, errno};
+use crate::inode::Inodes;
+use fuser::{Errno, INodeNo};
 use rzfs_format::ObjectId;
 use rzfs_zpl::live::{Hold, LiveFileSystem};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 16;
 
+/// Pages of a file that the kernel may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum KernelPages {
+    None,
+    Some,
+    /// Perhaps some of contents that are gone: what is stored into these by mappings is gone with them.
+    Outdated,
+}
+
 #[derive(Debug)]
 struct Entry {
+    number: INodeNo,
     lookups: u64,
-    /// Whether the kernel may have pages of it.
-    has_pages: bool,
+    pages: KernelPages,
     /// Dropped when the kernel has forgotten the file.
-    _hold: Hold,
+    hold: Hold,
 }
 
 type Shard = HashMap<ObjectId, Entry>;
@@ -31,21 +45,57 @@ type Shard = HashMap<ObjectId, Entry>;
 #[derive(Debug, Default)]
 pub(crate) struct KnownFiles {
     shards: [Mutex<Shard>; SHARDS],
+    /// How often answers have named files that are gone, by their numbers.
+    gone: Mutex<HashMap<INodeNo, u64>>,
+    /// Whether some are gone.
+    has_gone: AtomicBool,
+    /// Whether there were other contents before: only then some are gone, and some have other numbers
+    /// than their objects say.
+    is_successor: bool,
+}
+
+/// What becomes of a known file when there are other contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It is in them as it was.
+    Same,
+    /// It is in them as this object; something of it is another.
+    Changed(ObjectId),
+    /// It is not in them.
+    Gone,
+}
+
+/// What the kernel knows that is not so any more.
+#[derive(Debug, Default)]
+pub(crate) struct Outdated {
+    /// Files with other contents or attributes, and files that are gone, by their numbers.
+    pub(crate) files: Vec<INodeNo>,
+    /// What kept the files in the contents before.
+    pub(crate) holds: Vec<Hold>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl KnownFiles {
     fn shard(&self, object: ObjectId) -> MutexGuard<'_, Shard> {
         let mixed = object.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        self.shards[mixed as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[mixed as usize % SHARDS])
     }
 
-    fn count_up(&self, object: ObjectId) -> bool {
+    fn has_gone(&self) -> bool {
+        self.has_gone.load(Ordering::Acquire)
+    }
+
+    fn count_up(&self, object: ObjectId) -> Option<INodeNo> {
         let mut shard = self.shard(object);
-        let entry = shard.get_mut(&object);
-        entry.map(|entry| entry.lookups = entry.lookups.saturating_add(1)).is_some()
+        let entry = shard.get_mut(&object)?;
+        entry.lookups = entry.lookups.saturating_add(1);
+        Some(entry.number)
     }
 
-    /// Notes that an answer names a file, before it is given.
+    /// Notes that an answer names a file, before it is given; tells its number.
     ///
     /// # Errors
     /// The file is gone.
@@ -53,47 +103,121 @@ impl KnownFiles {
         &self,
         file_system: &Arc<LiveFileSystem>,
         object: ObjectId,
-    ) -> Answer<()> {
-        if self.count_up(object) {
-            return Ok(());
+        inodes: &Inodes,
+    ) -> Answer<INodeNo> {
+        if let Some(number) = self.count_up(object) {
+            return Ok(number);
         }
         // Held before the table is locked: opening a file may read it.
         let hold = file_system.hold(object).map_err(|error| errno(&error))?;
         let mut shard = self.shard(object);
-        let spare = match shard.get_mut(&object) {
+        let (number, spare) = match shard.get_mut(&object) {
             Some(entry) => {
                 entry.lookups = entry.lookups.saturating_add(1);
-                Some(hold)
+                (entry.number, Some(hold))
             }
             None => {
-                shard.insert(object, Entry { lookups: 1, has_pages: false, _hold: hold });
-                None
+                let number = match self.is_successor {
+                    true => {
+                        let gone = lock(&self.gone);
+                        inodes.free_number(object, |number| gone.contains_key(&number))
+                    }
+                    false => inodes.own_number(object),
+                };
+                let number = number.ok_or(Errno::ENFILE)?;
+                let pages = KernelPages::None;
+                shard.insert(object, Entry { number, lookups: 1, pages, hold });
+                (number, None)
             }
         };
         drop(shard);
         drop(spare);
-        Ok(())
+        Ok(number)
+    }
+
+    /// The number of a file that the kernel knows, where it may be another one than its object says.
+    pub(crate) fn number(&self, object: ObjectId) -> Option<INodeNo> {
+        if !self.is_successor {
+            return None;
+        }
+        self.shard(object).get(&object).map(|entry| entry.number)
+    }
+
+    /// Whether a number is that of a file that is gone.
+    pub(crate) fn is_gone(&self, number: INodeNo) -> bool {
+        self.has_gone() && lock(&self.gone).contains_key(&number)
+    }
+
+    /// Whether the kernel knows a file.
+    pub(crate) fn has(&self, object: ObjectId) -> bool {
+        self.shard(object).contains_key(&object)
     }
 
     /// Notes that the kernel gets pages of a file, before they are read.
     pub(crate) fn note_pages(&self, object: ObjectId) {
-        if let Some(entry) = self.shard(object).get_mut(&object) {
-            entry.has_pages = true;
+        if let Some(entry) = self.shard(object).get_mut(&object)
+            && entry.pages == KernelPages::None
+        {
+            entry.pages = KernelPages::Some;
         }
+    }
+
+    fn pages(&self, object: ObjectId) -> KernelPages {
+        self.shard(object).get(&object).map_or(KernelPages::None, |entry| entry.pages)
     }
 
     /// Whether the kernel may have pages of a file.
     pub(crate) fn has_pages(&self, object: ObjectId) -> bool {
-        self.shard(object).get(&object).is_some_and(|entry| entry.has_pages)
+        self.pages(object) != KernelPages::None
+    }
+
+    /// Whether the kernel may have pages of a file that are of contents before these.
+    pub(crate) fn has_outdated_pages(&self, object: ObjectId) -> bool {
+        self.is_successor && self.pages(object) == KernelPages::Outdated
+    }
+
+    /// The numbers of the files of which the kernel may have pages. It is about to drop them.
+    pub(crate) fn take_pages(&self) -> Vec<INodeNo> {
+        let mut numbers = Vec::new();
+        for shard in &self.shards {
+            for entry in lock(shard).values_mut().filter(|one| one.pages == KernelPages::Some) {
+                entry.pages = KernelPages::None;
+                numbers.push(entry.number);
+            }
+        }
+        numbers
+    }
+
+    /// The kernel has no pages any more of contents before these.
+    pub(crate) fn forget_outdated_pages(&self) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            for entry in shard.values_mut().filter(|one| one.pages == KernelPages::Outdated) {
+                // It may have got others meanwhile.
+                entry.pages = KernelPages::Some;
+            }
+        }
     }
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<ObjectId> {
-        let lock = |shard: &Mutex<Shard>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.keys().copied().collect::<Vec<_>>()
-        };
-        self.shards.iter().flat_map(lock).collect()
+        let objects = |shard: &Mutex<Shard>| lock(shard).keys().copied().collect::<Vec<_>>();
+        self.shards.iter().flat_map(objects).collect()
+    }
+
+    /// Takes back so many lookups of a file that is gone; says whether it is.
+    pub(crate) fn forget_gone(&self, number: INodeNo, lookups: u64) -> bool {
+        if !self.has_gone() {
+            return false;
+        }
+        let mut gone = lock(&self.gone);
+        let Some(left) = gone.get_mut(&number) else { return false };
+        *left = left.saturating_sub(lookups);
+        if *left == 0 {
+            gone.remove(&number);
+            self.has_gone.store(!gone.is_empty(), Ordering::Release);
+        }
+        true
     }
 
     /// Takes back so many lookups of a file.
@@ -107,10 +231,53 @@ impl KnownFiles {
         drop(forgotten);
     }
 
+    /// Hands what is known over to other contents. Nobody looks anything up meanwhile. `kept` are numbers
+    /// that go on standing for something else, `lost` such that stand for nothing from now on.
+    pub(crate) fn hand_over(
+        &self,
+        live: &Arc<LiveFileSystem>,
+        fate: impl Fn(ObjectId) -> Fate,
+        (kept, lost): (&[INodeNo], &[INodeNo]),
+    ) -> (Self, Outdated) {
+        let heir = Self { is_successor: true, ..Self::default() };
+        let mut outdated = Outdated::default();
+        let mut gone = std::mem::take(&mut *lock(&self.gone));
+        // The kernel does not say how often it knows these.
+        gone.extend(lost.iter().map(|number| (*number, u64::MAX)));
+        for shard in &self.shards {
+            for (object, entry) in std::mem::take(&mut *lock(shard)) {
+                let Entry { number, lookups, pages, hold } = entry;
+                outdated.holds.push(hold);
+                let (successor, is_changed) = match fate(object) {
+                    Fate::Same => (live.hold(object).ok(), false),
+                    Fate::Changed(successor) => (live.hold(successor).ok(), true),
+                    Fate::Gone => (None, true),
+                };
+                if is_changed || successor.is_none() {
+                    outdated.files.push(number);
+                }
+                if let Some(hold) = successor {
+                    let pages = match pages {
+                        KernelPages::None => KernelPages::None,
+                        _ if is_changed => KernelPages::Outdated,
+                        pages => pages,
+                    };
+                    let object = hold.object();
+                    heir.shard(object).insert(object, Entry { number, lookups, pages, hold });
+                } else if !kept.contains(&number) {
+                    gone.insert(number, lookups);
+                }
+            }
+        }
+        heir.has_gone.store(!gone.is_empty(), Ordering::Release);
+        *lock(&heir.gone) = gone;
+        (heir, outdated)
+    }
+
     /// Lets all files go: the kernel says nothing of those that it knows when it is unmounted.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
-            let files = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
+            let files = std::mem::take(&mut *lock(shard));
             drop(files);
         }
     }

@@ -31,6 +31,7 @@ mod credentials;
 mod dead;
 mod durability;
 mod errands;
+mod exchange;
 mod file_flags;
 mod grafts;
 mod inode;
@@ -52,6 +53,7 @@ mod xattr;
 pub use attachment::mounts_without_helper;
 pub use dead::{abandon_mounts, clear_aborted_mounts, clear_dead_mounts};
 pub use errands::run_errands_apart;
+pub use exchange::{Exchange, ExchangeOutcome, Exchanged, NotExchanged, Successor};
 pub use lack::MissingPrerequisite;
 pub use mount::{Mount, MountError};
 pub use options::{

@@ -2,6 +2,7 @@
 
 use crate::attachment::{Attached, Attachment, Detached, is_busy, is_connected};
 use crate::errands;
+use crate::exchange::{Exchange, ExchangeOutcome, NotExchanged};
 use crate::lack::MissingPrerequisite;
 use crate::options::{Access, InUse, LeftOut, MountOptions, Nested, Opens, Restrictions};
 use crate::place::{MountPlace, without_number};
@@ -254,6 +255,17 @@ impl Mount {
         if let Some(session) = self.served.upgrade() {
             session.ungraft_by_force(paths);
         }
+    }
+
+    /// Gives the file system that is at a path of the mount other contents, while it is used: who has
+    /// files open that the new contents have too goes on with them, of others with `ESTALE`.
+    ///
+    /// # Errors
+    /// [`NotExchanged`]: everything is as it was.
+    pub fn exchange<X: Exchange>(&self, path: &Path, exchange: &mut X) -> ExchangeOutcome<X> {
+        let mounted = self.attached.at().mounted_within().map_err(NotExchanged::Unsuitable)?;
+        let gone = || NotExchanged::Unsuitable(io::ErrorKind::NotConnected.into());
+        self.served.upgrade().ok_or_else(gone)?.exchange(path, &mounted, exchange)
     }
 
     /// Whether a file system that has lists of access rights, or has none, can be added: whether

@@ -124,12 +124,53 @@ impl MountPoints {
             }
             place = inner;
         }
+        self.lead_through(&way);
+        Ok(way)
+    }
+
+    /// None of these, in other contents of the same mount: the numbers of those that there were are not
+    /// given out again.
+    pub(crate) fn succeeded(&self, file_system: &Files) -> Self {
+        let all = self.all.iter().map(|one| Directory { paths: 0, ..*one }).collect();
+        Self { all, ..Self::of(file_system) }
+    }
+
+    /// A directory in another, whatever is there on disk; nothing when there are too many.
+    pub(crate) fn cover(&mut self, place: Place, name: &[u8]) -> Option<MountPoint> {
+        if let Some(known) = self.lookup(place, name) {
+            return Some(known);
+        }
+        let index = u32::try_from(self.all.len()).ok().filter(|_| self.has_room())?;
+        self.all.push(Directory { above: place, paths: 0, made: SystemTime::now() });
+        self.below.entry(place).or_default().push((name.to_vec(), MountPoint(index)));
+        Some(MountPoint(index))
+    }
+
+    /// One more path leads through these.
+    pub(crate) fn lead_through(&mut self, way: &MountPath) {
         for directory in &way.directories {
             if let Some(one) = self.directory_mut(*directory) {
                 one.paths = one.paths.saturating_add(1);
             }
         }
-        Ok(way)
+    }
+
+    /// All of them by name, with what they are in.
+    pub(crate) fn all_names(&self) -> impl Iterator<Item = (Place, &[u8])> {
+        self.below
+            .iter()
+            .flat_map(|(place, entries)| entries.iter().map(|(name, _)| (*place, name.as_slice())))
+    }
+
+    /// Takes a directory away in which there is none.
+    pub(crate) fn uncover(&mut self, directory: MountPoint) {
+        if let Some(above) = self.parent(directory) {
+            let entries = self.below.entry(above).or_default();
+            entries.retain(|(_, one)| *one != directory);
+            if entries.is_empty() {
+                self.below.remove(&above);
+            }
+        }
     }
 
     /// Takes the directories away that no path needs any more; answers the uppermost.
@@ -178,12 +219,7 @@ impl MountPoints {
                 Err(error) => return Err(io::Error::from_raw_os_error(error.errno())),
             }
         }
-        let Some(index) = u32::try_from(self.all.len()).ok().filter(|_| self.has_room()) else {
-            return Ok(Some(place));
-        };
-        self.all.push(Directory { above: place, paths: 0, made: SystemTime::now() });
-        self.below.entry(place).or_default().push((name.to_vec(), MountPoint(index)));
-        Ok(Some(Place::MountPoint(MountPoint(index))))
+        Ok(Some(self.cover(place, name).map_or(place, Place::MountPoint)))
     }
 
     fn has_room(&self) -> bool {

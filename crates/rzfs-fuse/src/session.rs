@@ -1,6 +1,8 @@
 //! What a mount serves: file systems, one of which each request goes to.
 
 mod changes;
+mod exchange;
+mod gate;
 mod grafting;
 mod places;
 mod requests;
@@ -21,13 +23,13 @@ use crate::wakefulness::Wakefulness;
 use fuser::{
     Errno, FileAttr, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus,
 };
+use gate::{Gate, Pass};
 use places::{NotInserted, Places};
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{AclType, ControlTree, DirCookie, Files};
 use std::any::Any;
 use std::ffi::OsStr;
 use std::io;
-use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -77,8 +79,10 @@ const CONGESTION: u16 = 48;
 
 /// What a mount serves.
 pub(crate) struct Session {
-    /// The file system at the root.
-    root: Adapter,
+    /// The file system at the root, as it is now.
+    root: RwLock<Arc<Adapter>>,
+    /// What every request goes through.
+    gate: Gate,
     /// Those that are in it.
     grafts: Grafts<Adapter>,
     places: Places,
@@ -96,23 +100,6 @@ pub(crate) struct Session {
     pages: Option<PageDropper>,
     wakefulness: Option<Arc<Wakefulness>>,
     _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
-}
-
-/// The file system that a request is for.
-enum Serving<'a> {
-    Root(&'a Adapter),
-    Grafted(Arc<Adapter>),
-}
-
-impl Deref for Serving<'_> {
-    type Target = Adapter;
-
-    fn deref(&self) -> &Adapter {
-        match self {
-            Self::Root(adapter) => adapter,
-            Self::Grafted(adapter) => adapter,
-        }
-    }
 }
 
 fn invalid(error: Errno) -> io::Error {
@@ -143,7 +130,8 @@ impl Session {
             (None, None)
         };
         let session = Self {
-            root: Adapter::new(head, control, directories),
+            root: RwLock::new(Arc::new(Adapter::new(head, control, directories))),
+            gate: Gate::default(),
             grafts: Grafts::default(),
             places: Places::default(),
             shape: RwLock::default(),
@@ -167,21 +155,32 @@ impl Session {
         Ok((session, left_out))
     }
 
+    /// The file system at the root.
+    fn root(&self) -> Arc<Adapter> {
+        Arc::clone(&self.root.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets a request in, which nobody exchanges contents under while it has the pass. Nobody asks for a
+    /// second one meanwhile.
+    fn enter(&self) -> Pass<'_> {
+        self.gate.enter()
+    }
+
     /// The file system at the root if it changes; all are of the same pool.
-    fn live(&self) -> Option<&Arc<LiveFileSystem>> {
-        self.root.head().live()
+    fn live(&self) -> Option<Arc<LiveFileSystem>> {
+        self.root().head().live().cloned()
     }
 
     /// Whether it has a file system, and no other.
     pub(crate) fn serves_only(&self, file_system: &Arc<LiveFileSystem>) -> bool {
-        self.live().is_some_and(|live| Arc::ptr_eq(live, file_system)) && self.grafts.is_empty()
+        self.live().is_some_and(|live| Arc::ptr_eq(&live, file_system)) && self.grafts.is_empty()
     }
 
     /// The file systems that change.
     pub(crate) fn all_live(&self) -> Vec<Arc<LiveFileSystem>> {
         let grafted = self.grafts.all();
-        let grafted = grafted.iter().filter_map(|one| one.head().live());
-        self.live().into_iter().chain(grafted).cloned().collect()
+        let grafted = grafted.iter().filter_map(|one| one.head().live().cloned());
+        self.live().into_iter().chain(grafted).collect()
     }
 
     /// Whether the kernel sees to lists of access rights.
@@ -216,7 +215,7 @@ impl Session {
 
     /// The file system that a number of the mount belongs to, with its position, and the number
     /// there. Every request begins with it.
-    fn inner(&self, outer: INodeNo) -> Answer<(usize, Serving<'_>, INodeNo)> {
+    fn inner(&self, outer: INodeNo) -> Answer<(usize, Arc<Adapter>, INodeNo)> {
         if let Some(wakefulness) = &self.wakefulness {
             wakefulness.note_request();
         }
@@ -225,10 +224,10 @@ impl Session {
     }
 
     /// A file system by its position.
-    fn file_system(&self, index: usize) -> Answer<Serving<'_>> {
+    fn file_system(&self, index: usize) -> Answer<Arc<Adapter>> {
         match index {
-            0 => Ok(Serving::Root(&self.root)),
-            _ => self.grafts.get(index).map(Serving::Grafted).ok_or(Errno::ESTALE),
+            0 => Ok(self.root()),
+            _ => self.grafts.get(index).ok_or(Errno::ESTALE),
         }
     }
 
@@ -340,7 +339,7 @@ impl Session {
     /// Writes what is not written yet: the mount has ended.
     fn close(&self) {
         self.grafts.all().iter().for_each(|one| one.close());
-        self.root.close();
+        self.root().close();
     }
 
     fn list_with_attributes(

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! 36 35 0:45 / /tank/home rw,noatime shared:7 - fuse.rzfs tank/home rw,user_id=0,...
-//! |  |  |      directory, \040 for a space      kind     source    of the superblock
+//! |  |  |   |  directory, \040 for a space      kind     source    of the superblock
+//! |  |  |   directory of the superblock that it shows
 //! |  |  superblock
 //! |  parent
 //! number
 //! ```
 
 use crate::process_files::table_of_mounts;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -35,6 +36,8 @@ pub(crate) struct SystemMount {
     pub(crate) id: MountId,
     /// The number of the mount that it is on.
     pub(crate) parent: u64,
+    /// The directory of the superblock that it shows.
+    pub(crate) root: PathBuf,
     pub(crate) directory: PathBuf,
     pub(crate) kind: String,
     pub(crate) source: String,
@@ -67,14 +70,16 @@ impl SystemMount {
         let (number, parent) = (number()?, number()?);
         let (major, minor) = std::str::from_utf8(fields.next()?).ok()?.split_once(':')?;
         let superblock = (major.parse().ok()?, minor.parse().ok()?);
-        let directory = unescaped(fields.nth(1)?);
+        let path = |field| PathBuf::from(OsString::from_vec(unescaped(field)));
+        let (root, directory) = (path(fields.next()?), path(fields.next()?));
         let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
         let (kind, source) = (text(unescaped(rest.next()?)), text(unescaped(rest.next()?)));
         let mut options = rest.next().unwrap_or_default().split(|byte| *byte == b',');
         Some(Self {
             id: MountId { number, superblock },
             parent,
-            directory: OsString::from_vec(directory).into(),
+            root,
+            directory,
             kind,
             source,
             is_read_only: options.any(|option| option == b"ro"),
@@ -110,6 +115,18 @@ impl SystemMounts {
     pub(crate) fn with_number(&self, number: u64) -> Option<&SystemMount> {
         self.0.get(&number)
     }
+
+    /// Where something is mounted in a superblock: paths from its root.
+    pub(crate) fn within(&self, superblock: (u32, u32)) -> BTreeSet<PathBuf> {
+        let place = |mount: &SystemMount| {
+            let parent = self.0.get(&mount.parent)?;
+            let inner = mount.directory.strip_prefix(&parent.directory).ok()?;
+            let is_in = parent.id.superblock == superblock && parent.id != mount.id;
+            let root = parent.root.strip_prefix("/").ok()?;
+            is_in.then(|| root.join(inner))
+        };
+        self.0.values().filter_map(place).collect()
+    }
 }
 
 /// Three octal digits behind a backslash stand for a byte.
@@ -140,6 +157,7 @@ mod tests {
         let expected = SystemMount {
             id: MountId { number: 36, superblock: (0, 45) },
             parent: 35,
+            root: "/".into(),
             directory: r"/tank/my home\".into(),
             kind: KIND.into(),
             source: "tank/my home".into(),
@@ -149,6 +167,21 @@ mod tests {
         assert_eq!(SystemMount::parse(b""), None);
         assert_eq!(SystemMount::parse(b"36 35 0:45 / /x rw -"), None);
         assert_eq!(unescaped(br"a\0401\9\04"), br"a 1\9\04");
+    }
+
+    #[test]
+    fn what_is_mounted_in_a_superblock_is_found_through_all_of_its_mounts() {
+        let lines = [
+            "36 1 0:45 / /tank rw - fuse.rzfs tank rw",
+            "37 36 0:46 / /tank/home rw - fuse.rzfs tank/home rw",
+            "38 1 0:45 /a/b /elsewhere rw - fuse.rzfs tank rw",
+            "39 38 0:4 / /elsewhere/c rw - tmpfs tmpfs rw",
+            "40 37 0:5 / /tank/home/x rw - tmpfs tmpfs rw",
+        ];
+        let all = lines.map(|line| SystemMount::parse(line.as_bytes()).unwrap());
+        let mounts = SystemMounts(all.into_iter().map(|one| (one.id.number, one)).collect());
+        let within: Vec<_> = mounts.within((0, 45)).into_iter().collect();
+        assert_eq!(within, [PathBuf::from("a/b/c"), PathBuf::from("home")]);
     }
 
     #[test]

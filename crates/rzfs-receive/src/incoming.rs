@@ -2,7 +2,7 @@
 
 use crate::applier::{Applier, StreamTraits};
 use crate::error::{ReceiveError, Unsupported};
-use rzfs_dsl::dataset::DatasetError;
+use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_dsl::live::{ChangeError, LivePool, LocalChanges, NameLookup, NewReceive, Receiving};
 use rzfs_format::features::Feature;
 use rzfs_format::objset::ObjsetType;
@@ -74,6 +74,17 @@ impl Arrived<'_> {
         match &self.receiving {
             Some(receiving) => self.pool.receive_target(receiving),
             None => Ok(self.received.snapshot.split('@').next().unwrap_or_default().to_owned()),
+        }
+    }
+
+    /// What the target is to have, as it is on disk: everything, once that is [synced](LivePool::sync).
+    ///
+    /// # Errors
+    /// [`DatasetError`]: it was destroyed.
+    pub fn contents(&self) -> Result<Dataset, DatasetError> {
+        match &self.receiving {
+            Some(receiving) => self.pool.received_contents(receiving),
+            None => self.pool.dataset_tree()?.open(&self.received.snapshot),
         }
     }
 

@@ -6,6 +6,7 @@ mod dedup;
 mod diff;
 mod directories;
 mod encryption;
+mod exchange;
 mod failures;
 mod golden;
 mod harness;

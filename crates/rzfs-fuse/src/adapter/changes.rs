@@ -14,7 +14,7 @@ use rzfs_zpl::live::{
     RenameMode, SetGroupId, WriteAt, Writing, XattrMode,
 };
 use rzfs_zpl::{ControlNode, NameTarget, SnapshotChange, ZplError};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Type bits of a mode.
 const KIND_BITS: u32 = 0o170_000;
@@ -148,6 +148,21 @@ impl Adapter {
         answer(self.control()?.change(change, caller.uid))
     }
 
+    /// Takes a directory away that stands only for one of contents that are gone; says whether it is such
+    /// one.
+    fn uncover(&self, directory: ObjectId, name: &[u8]) -> Answer<bool> {
+        let mut all = self.mount_points.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(covering) = all.lookup(Place::Object(directory), name) else { return Ok(false) };
+        if !self.inodes.adopted().iter().any(|one| one.directory == covering) {
+            return Ok(false);
+        }
+        if all.are_in(Place::MountPoint(covering)) {
+            return Err(Errno::ENOTEMPTY);
+        }
+        Arc::make_mut(&mut all).uncover(covering);
+        Ok(true)
+    }
+
     /// Makes a file.
     pub(crate) fn create(
         &self,
@@ -195,6 +210,9 @@ impl Adapter {
     /// Removes an empty directory.
     pub(crate) fn rmdir(&self, directory: INodeNo, name: &[u8]) -> Answer<()> {
         let (live, directory) = self.changing(directory)?;
+        if self.uncover(directory, name)? {
+            return Ok(());
+        }
         self.refuse_mount_point(directory, name, Errno::EBUSY)?;
         self.refuse_way(live, directory, name)?;
         answer(live.rmdir(directory, name))

@@ -35,7 +35,11 @@ impl Adapter {
         let mut flow = ControlFlow::Continue(());
         let mount_points = self.mount_points();
         if !mount_points.is_position(from) {
+            let has_some = mount_points.are_in(Place::Object(directory));
             let listed = self.head.read_dir(directory, from, |entry| {
+                if has_some && mount_points.lookup(Place::Object(directory), entry.name).is_some() {
+                    return ControlFlow::Continue(());
+                }
                 flow = visit(entry);
                 flow
             });

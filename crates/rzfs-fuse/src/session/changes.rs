@@ -137,6 +137,8 @@ impl Session {
     ) -> Answer<Entry> {
         let (_, adapter, _) = self.inner(parent)?;
         adapter.change_snapshots(SnapshotChange::Take { name: name.as_bytes() }, caller)?;
+        // This is done apart.
+        let _pass = self.enter();
         self.look_up(parent, name)
     }
 
@@ -336,6 +338,11 @@ impl Session {
         done: &mut usize,
     ) -> Answer<()> {
         let (_, adapter, inode) = self.inner(writing.inode)?;
+        if writing.shortening == Shortening::Never && adapter.has_outdated_pages(inode) {
+            // It was stored into contents that are gone.
+            *done = data.len();
+            return Ok(());
+        }
         if writing.pages == Pages::Kept {
             adapter.note_pages(inode);
         }

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// How long until it is asked again: somebody may have come meanwhile.
 const ROUND: Duration = Duration::from_millis(20);
 /// How long requests about a directory may keep the kernel from forgetting a name in it.
-const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
 /// The same where nothing may be waited for.
 const FORCED_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -114,9 +114,10 @@ impl Session {
         let mut changed = Vec::new();
         {
             let _still = self.shape.write().unwrap_or_else(PoisonError::into_inner);
+            let root = self.root();
             for path in paths {
-                let new = self.root.make_way(path)?.new;
-                changed.extend(new.and_then(|new| self.entrance_of(0, &self.root, new)));
+                let new = root.make_way(path)?.new;
+                changed.extend(new.and_then(|new| self.entrance_of(0, &root, new)));
             }
         }
         if !changed.is_empty() {
@@ -248,7 +249,7 @@ impl Session {
     }
 
     /// The same for several subjects, none of which waits for another one unless there are many.
-    fn tell_kernel_of_each<S: Send + 'static>(
+    pub(super) fn tell_kernel_of_each<S: Send + 'static>(
         self: &Arc<Self>,
         patience: Duration,
         mut subjects: Vec<S>,
@@ -307,7 +308,7 @@ fn directory_at(
 }
 
 /// The file system that a path is in, and where there.
-fn enclosing<'a>(places: &[Placed], path: &'a Path) -> (usize, &'a Path) {
+pub(super) fn enclosing<'a>(places: &[Placed], path: &'a Path) -> (usize, &'a Path) {
     let inside = |one: &Placed| Some((one.file_system, path.strip_prefix(&one.path).ok()?));
     let all = places.iter().filter_map(inside);
     all.min_by_key(|(_, relative)| relative.components().count()).unwrap_or((0, path))

@@ -42,6 +42,7 @@ impl fuser::Filesystem for Server {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _pass = self.session.enter();
         match self.session.look_up(parent, name) {
             // That there is no such file can be remembered too; number 0 says it.
             Err(error) if error == Errno::ENOENT => {
@@ -52,10 +53,12 @@ impl fuser::Filesystem for Server {
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, lookups: u64) {
+        let _pass = self.session.enter();
         self.session.forget(inode, lookups);
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let _pass = self.session.enter();
         Session::shown(reply, self.session.attributes(inode));
     }
 
@@ -69,6 +72,7 @@ impl fuser::Filesystem for Server {
         _: u32,
         reply: ReplyStatx,
     ) {
+        let _pass = self.session.enter();
         match self.session.attributes(inode) {
             Ok((attributes, lifetime)) => reply.statx(&lifetime, &attributes),
             Err(error) => reply.error(error),
@@ -82,6 +86,7 @@ impl fuser::Filesystem for Server {
         if !mask.contains(AccessFlags::X_OK) {
             return reply.ok();
         }
+        let _pass = self.session.enter();
         match self.session.attributes(inode).map(|(file, _)| file) {
             Ok(file) if file.kind == FileType::RegularFile && file.perm & EXECUTE == 0 => {
                 reply.error(Errno::EACCES);
@@ -92,6 +97,7 @@ impl fuser::Filesystem for Server {
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        let _pass = self.session.enter();
         let target = self.session.inner(inode).and_then(|(_, adapter, inode)| {
             let (file_system, object) = adapter.file(inode)?;
             file_system.read_link(object).map_err(|error| errno(&error))
@@ -113,6 +119,7 @@ impl fuser::Filesystem for Server {
         if self.session.opens == Opens::Unasked && can_do_without {
             return reply.error(Errno::ENOSYS);
         }
+        let _pass = self.session.enter();
         match self.session.inner(inode).and_then(|(_, adapter, inode)| adapter.open(inode, flags)) {
             Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
             Err(error) => reply.error(error),
@@ -130,6 +137,7 @@ impl fuser::Filesystem for Server {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _pass = self.session.enter();
         let segments = self.session.inner(inode).and_then(|(_, adapter, inode)| {
             if Pages::of(flags) == Pages::Kept {
                 adapter.note_pages(inode);
@@ -170,6 +178,7 @@ impl fuser::Filesystem for Server {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _pass = self.session.enter();
         match self.session.list_names(inode, DirCookie(offset), &mut reply) {
             Ok(()) => {
                 self.session.note_access(inode);
@@ -187,6 +196,7 @@ impl fuser::Filesystem for Server {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let _pass = self.session.enter();
         match self.session.list_with_attributes(inode, DirCookie(offset), &mut reply) {
             Ok(()) => {
                 self.session.note_access(inode);
@@ -197,6 +207,7 @@ impl fuser::Filesystem for Server {
     }
 
     fn statfs(&self, _: &Request, inode: INodeNo, reply: ReplyStatfs) {
+        let _pass = self.session.enter();
         let space = self.session.inner(inode).and_then(|(_, adapter, inode)| {
             let (file_system, object) =
                 adapter.file(inode).unwrap_or_else(|_| adapter.root_object());
@@ -218,6 +229,7 @@ impl fuser::Filesystem for Server {
     }
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _pass = self.session.enter();
         let value = self
             .session
             .inner(inode)
@@ -231,6 +243,7 @@ impl fuser::Filesystem for Server {
     }
 
     fn listxattr(&self, request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        let _pass = self.session.enter();
         let names =
             self.session.inner(inode).and_then(|(_, adapter, inode)| adapter.xattr_names(inode));
         let list = names.map(|names| xattr::listing(names, request.uid()));
@@ -246,6 +259,7 @@ impl fuser::Filesystem for Server {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _pass = self.session.enter();
         let found = self
             .session
             .inner(inode)
@@ -458,7 +472,10 @@ impl fuser::Filesystem for Server {
         };
         let writing = Writing { inode, offset, caller, flags: open_flags, pages, shortening };
         let mut done = 0;
-        let written = self.session.write_rest(&writing, data, &mut done);
+        let written = {
+            let _pass = self.session.enter();
+            self.session.write_rest(&writing, data, &mut done)
+        };
         if !written.is_err_and(is_suspended) {
             return self.session.answer_write(&writing, written.map(|()| done), reply);
         }
@@ -543,7 +560,10 @@ impl fuser::Filesystem for Server {
         };
         match command.is_change() {
             true => self.change(inode, control, tell),
-            false => tell(control(&self.session)),
+            false => {
+                let _pass = self.session.enter();
+                tell(control(&self.session));
+            }
         }
     }
 

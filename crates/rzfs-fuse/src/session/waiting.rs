@@ -371,7 +371,11 @@ impl Server {
         attempt: impl Fn(&Session) -> Answer<T> + Send + 'static,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
-        match attempt(&self.session) {
+        let answer = {
+            let _pass = self.session.enter();
+            attempt(&self.session)
+        };
+        match answer {
             Err(error) if is_suspended(error) => {
                 let session = Arc::clone(&self.session);
                 let reply = move |answer| session.answer_change(inode, answer, reply);
@@ -381,7 +385,8 @@ impl Server {
         }
     }
 
-    /// The same for what waits for transaction groups: no other request waits for it.
+    /// The same for what waits for transaction groups: no other request waits for it, nor does who
+    /// exchanges contents.
     pub(super) fn change_apart<T: Told>(
         &self,
         inode: INodeNo,
@@ -415,17 +420,22 @@ impl Server {
         };
         let session = Arc::clone(&self.session);
         let mut reply = Some(reply);
-        let retry = Box::new(move || match attempt(&session) {
-            Err(error) if is_suspended(error) => ControlFlow::Continue(()),
-            answer => {
-                if let Some(reply) = reply.take() {
-                    reply(answer);
+        let retry = Box::new(move || {
+            let answer = {
+                let _pass = session.enter();
+                attempt(&session)
+            };
+            match answer {
+                Err(error) if is_suspended(error) => ControlFlow::Continue(()),
+                answer => {
+                    if let Some(reply) = reply.take() {
+                        reply(answer);
+                    }
+                    ControlFlow::Break(())
                 }
-                ControlFlow::Break(())
             }
         });
-        let file_system = Arc::<LiveFileSystem>::clone(live);
-        room.queue.add(Waiting { file_system, waits, retry });
+        room.queue.add(Waiting { file_system: live, waits, retry });
     }
 
     /// Keeps the data of a write that waits, if there is room.

@@ -1,6 +1,7 @@
 //! Carrying out what commands have changed of a pool.
 
 mod datasets;
+mod exchange;
 mod keys;
 mod mounts;
 mod pool;

@@ -48,6 +48,15 @@ impl DatasetMount {
         std::iter::once(own).chain(grafted).collect()
     }
 
+    /// Where in it one of its file systems is, and what that does otherwise than properties say.
+    pub(super) fn place_of(&self, dataset: &str) -> Option<(&Path, Temporary)> {
+        if self.dataset == dataset {
+            return Some((Path::new(""), self.temporary));
+        }
+        let grafted = self.grafted.iter().find(|(name, _)| name == dataset);
+        grafted.map(|(_, path)| (path.as_path(), Temporary::default()))
+    }
+
     pub(super) fn directory(&self) -> PathBuf {
         self.mount.directory().to_owned()
     }

@@ -350,7 +350,7 @@ impl Mounter {
     }
 
     /// Opens a file system as its mount has it, with its `.zfs` unless it is a snapshot.
-    fn open(
+    pub(super) fn open(
         &self,
         dataset: &Dataset,
         temporary: Temporary,

@@ -1,7 +1,7 @@
 //! Receiving a snapshot into a running pool.
 
 use super::LivePool;
-use crate::dataset::{DatasetError, DatasetTree};
+use crate::dataset::{Dataset, DatasetError, DatasetTree};
 use crate::live::administration::{Begun, Destination, NewReceive, Outcome};
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::head::LiveDataset;
@@ -61,6 +61,15 @@ impl LivePool {
             Destination::Existing { head } => head,
         };
         Ok(self.dataset_tree()?.by_object(head)?.name().to_owned())
+    }
+
+    /// What is being received, as it is on disk: with everything that is written, once that is
+    /// [synced](LivePool::sync).
+    ///
+    /// # Errors
+    /// [`DatasetError`]: it was destroyed with its target.
+    pub fn received_contents(&self, receiving: &Receiving) -> Result<Dataset, DatasetError> {
+        self.dataset_tree()?.by_object(receiving.begun.head)
     }
 
     /// Ends a receive of which everything is written: the target has the contents and the snapshot,

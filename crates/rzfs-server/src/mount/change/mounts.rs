@@ -285,26 +285,6 @@ pub(super) fn mount_again(
     }
 }
 
-/// Carries out a change that gives a file system other contents, with what is mounted of it and below it
-/// mounted anew: whoever has files of what it was finds them stale. Tells what could not be mounted.
-pub(super) fn exchange<T>(
-    open: &Open,
-    table: &mut MountTable,
-    name: &str,
-    change: impl FnOnce() -> Result<T, Refusal>,
-) -> Result<(T, Vec<String>), Refusal> {
-    let mounted = table.reports().into_iter().find(|report| report.dataset == name);
-    let mut affected = BTreeSet::from([name.to_owned()]);
-    if let Some(report) = &mounted {
-        affected.extend(table.below(Path::new(&report.mountpoint)));
-    }
-    let ended = end(open, table, &affected, InUse::Detach)?;
-    match change() {
-        Ok(changed) => Ok((changed, mount_again(open, table, ended))),
-        Err(refusal) => Err(taken_back(open, table, ended, refusal)),
-    }
-}
-
 /// Mounts what is to be mounted after a change; tells what could not be mounted.
 pub(super) fn settle(
     open: &Open,

@@ -1,7 +1,8 @@
 //! Receiving snapshots.
 
 use super::datasets::{create_above, destroy_again};
-use super::mounts::{exchange, mount_more};
+use super::exchange::{NewContents, exchange};
+use super::mounts::mount_more;
 use super::properties;
 use super::snapshots::stored;
 use crate::mount::open::Open;
@@ -13,7 +14,7 @@ use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
 use rzfs_dsl::live::{ChangeError, LocalChanges, check_received_name};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
-use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder, Streams};
+use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder, Received, Streams};
 use rzfs_stream::Problem;
 use std::fmt::Display;
 use std::io::{self, Read};
@@ -186,13 +187,38 @@ impl Arrival<'_> {
         open.forget_finished(&mut table);
         // Nobody renames it from now on.
         let target = arrived.target().map_err(|_| cannot("destination was destroyed meanwhile"))?;
-        let change = || arrived.end().map_err(|error| refused(is_full, &target, &error.into()));
-        let (received, mut complaints) = exchange(open, &mut table, &target, change)?;
+        let mut change = Arriving { arrived: Some(arrived), is_full, target: &target };
+        let (received, mut complaints) = exchange(open, &mut table, &target, &mut change)?;
         if is_new && !request.leave_unmounted {
             let new = made.into_iter().chain([target]).collect();
             complaints.extend(mount_more(open, &mut table, &new, Choice::Automatic));
         }
         Ok((received.bytes, complaints))
+    }
+}
+
+/// A snapshot that its target is to have now.
+struct Arriving<'a, 'p> {
+    arrived: Option<Arrived<'p>>,
+    is_full: bool,
+    target: &'a str,
+}
+
+impl NewContents for Arriving<'_, '_> {
+    type Changed = Received;
+
+    fn refused(&self, error: &dyn Display) -> Refusal {
+        cannot(error)
+    }
+
+    fn contents(&self) -> Result<Dataset, DatasetError> {
+        let gone = || DatasetError::NotFound { name: self.target.to_owned() };
+        self.arrived.as_ref().ok_or_else(gone)?.contents()
+    }
+
+    fn change(&mut self) -> Result<Received, Refusal> {
+        let arrived = self.arrived.take().ok_or_else(|| cannot("it is received already"))?;
+        arrived.end().map_err(|error| refused(self.is_full, self.target, &error.into()))
     }
 }
 

@@ -1,16 +1,17 @@
 //! Snapshots and what is made of them.
 
-use super::mounts::{exchange, mount_more};
+use super::exchange::{NewContents, exchange};
+use super::mounts::mount_more;
 use super::problem::{Problem, reason};
 use super::several::{each, not_destroyed};
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
 use crate::protocol::{NewClone, Pair, Refusal};
 use crate::request::Choice;
-use rzfs::Pool;
 use rzfs::setting::{DatasetSetting, Occasion, SettingError};
 use rzfs::zap::ZapValue;
-use rzfs_dsl::dataset::DatasetKind;
+use rzfs::{Pool, WritablePool};
+use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind};
 use rzfs_dsl::live::{ChangeError, Destruction, NewBookmark, NewSnapshots};
 use std::fmt::Display;
 
@@ -160,14 +161,43 @@ pub(super) fn promote(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
     Ok(Vec::new())
 }
 
-/// `zfs rollback` to the last snapshot. Whoever has files of what it was finds them stale.
+/// `zfs rollback` to the last snapshot.
 pub(super) fn roll_back(open: &Open, snapshot: &str) -> Result<Vec<String>, Refusal> {
     let name = snapshot.split('@').next().unwrap_or_default();
     let cannot = |error: &dyn Display| refusal(format_args!("cannot rollback '{name}'"), error);
     let pool = open.writable().map_err(|error| cannot(&error))?;
     let mut table = open.table()?;
     open.forget_finished(&mut table);
-    let change = || pool.live().roll_back(snapshot).map_err(|error| cannot(&error));
-    let ((), complaints) = exchange(open, &mut table, name, change)?;
+    let mut change = Rollback { pool, name, snapshot };
+    let ((), complaints) = exchange(open, &mut table, name, &mut change)?;
     Ok(complaints)
+}
+
+struct Rollback<'a> {
+    pool: &'a WritablePool,
+    name: &'a str,
+    snapshot: &'a str,
+}
+
+impl NewContents for Rollback<'_> {
+    type Changed = ();
+
+    fn refused(&self, error: &dyn Display) -> Refusal {
+        refusal(format_args!("cannot rollback '{}'", self.name), error)
+    }
+
+    fn contents(&self) -> Result<Dataset, DatasetError> {
+        let tree = self.pool.live().dataset_tree()?;
+        match self.snapshot.contains('@') {
+            true => tree.open(self.snapshot),
+            false => {
+                let last = tree.open(self.name)?.snapshots()?.pop();
+                last.ok_or_else(|| DatasetError::NotFound { name: self.snapshot.to_owned() })
+            }
+        }
+    }
+
+    fn change(&mut self) -> Result<(), Refusal> {
+        self.pool.live().roll_back(self.snapshot).map_err(|error| self.refused(&error))
+    }
 }

@@ -1,0 +1,288 @@
+//! Other contents in the place of those that a mount has (rollback, receive).
+//!
+//! ```text
+//! before   on disk ──┬─ what differs of what the kernel knows ── names that lead elsewhere
+//! after    on disk ──┘
+//! the same file in both     keeps its number: who has it open goes on with other contents
+//! a file that is gone       its number leads nowhere: ESTALE, and paths are looked up anew
+//! a directory on the way    stays for the kernel, as what is mounted below it would go with it
+//! to another mount
+//! ```
+
+use super::{Adapter, Answer, errno};
+use crate::inode::{Adopted, Target};
+use crate::known::{Fate, Outdated};
+use crate::mount_points::{MountPath, Place};
+use fuser::{Errno, Generation, INodeNo};
+use rzfs_format::ObjectId;
+use rzfs_format::dirent::FileKind;
+use rzfs_zpl::live::LiveFileSystem;
+use rzfs_zpl::{Attributes, ControlTree, DirCookie, FileSystem, Files, NameTarget};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::{Arc, RwLock};
+
+/// Most names that the kernel is told to forget one by one.
+const MOST_NAMES: usize = 1 << 20;
+
+/// How many times as many files may differ as the kernel knows, until all that it knows are compared.
+const MOST_OTHERS: usize = 16;
+
+/// Files whose attributes are read together.
+const BATCH: usize = 256;
+
+/// What differs between contents, of what the kernel knows.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    /// What becomes of the files that are not the same.
+    fates: BTreeMap<ObjectId, Fate>,
+    /// Names that lead elsewhere, with the directories that they are in.
+    names: Vec<(INodeNo, OsString)>,
+}
+
+/// A directory on the way to something that is mounted, as the kernel knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    name: OsString,
+    pub(crate) inode: INodeNo,
+    generation: Generation,
+}
+
+/// A way to something that is mounted.
+#[derive(Debug)]
+pub(crate) struct Way {
+    /// Where the directories are in that both contents have.
+    place: ObjectId,
+    /// The others.
+    covered: Vec<Step>,
+}
+
+/// What takes the place of an adapter.
+pub(crate) struct Succession {
+    pub(crate) adapter: Adapter,
+    /// What each of the ways needs in it besides what is on disk.
+    pub(crate) ways: Vec<MountPath>,
+    /// What the kernel is to forget.
+    pub(crate) outdated: Outdated,
+    /// Names that it is to forget, too, with the directories that they are in.
+    pub(crate) names: Vec<(INodeNo, OsString)>,
+}
+
+/// The entries of a directory on disk.
+fn entries(file_system: &FileSystem, directory: ObjectId) -> Answer<BTreeMap<Vec<u8>, ObjectId>> {
+    let mut entries = BTreeMap::new();
+    let listed = file_system.read_dir(directory, DirCookie::START, |entry| {
+        let is_file = !matches!(entry.name, b"." | b"..");
+        if is_file {
+            entries.insert(entry.name.to_vec(), entry.object);
+        }
+        match entries.len() > MOST_NAMES {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    listed.map_err(|error| errno(&error))?;
+    if entries.len() > MOST_NAMES { Err(Errno::E2BIG) } else { Ok(entries) }
+}
+
+/// Whether two states of an object are the same file.
+fn is_same_file(before: &Attributes, after: &Attributes) -> bool {
+    let identity = |one: &Attributes| (one.generation, one.kind, one.crtime);
+    identity(before) == identity(after)
+}
+
+impl Adapter {
+    /// Finds what differs of what the kernel knows.
+    ///
+    /// # Errors
+    /// A directory cannot be read, or there is too much.
+    pub(crate) fn compare(&self, [before, after]: &[FileSystem; 2]) -> Answer<Comparison> {
+        let (root, heir) = (before.root(), after.root());
+        let mut fates = BTreeMap::from([(root, Fate::Changed(heir))]);
+        let mut directories = vec![(root, heir)];
+        let changed = self.known_that_differ([before, after]);
+        for batch in changed.chunks(BATCH) {
+            before.prefetch_attributes(batch);
+            after.prefetch_attributes(batch);
+            for object in batch.iter().copied().filter(|object| *object != root) {
+                let states = (before.attributes(object), after.attributes(object));
+                let fate = match &states {
+                    // What was no root is one now.
+                    _ if object == heir => Fate::Gone,
+                    (Ok(old), Ok(new)) if is_same_file(old, new) => {
+                        if new.kind == FileKind::Directory && old != new {
+                            directories.push((object, object));
+                        }
+                        Fate::Changed(object)
+                    }
+                    _ => Fate::Gone,
+                };
+                fates.insert(object, fate);
+            }
+        }
+        let mut comparison = Comparison { fates, names: Vec::new() };
+        for (directory, heir) in directories {
+            let (old, new) = (entries(before, directory)?, entries(after, heir)?);
+            let number = self.number_of_place(Place::Object(directory)).ok_or(Errno::ENFILE)?;
+            comparison.add_names(number, &old, &new)?;
+        }
+        Ok(comparison)
+    }
+
+    /// The files of which something may differ, of those that the kernel knows: looked for among all that
+    /// differ as long as these are not many more.
+    fn known_that_differ(&self, [before, after]: [&FileSystem; 2]) -> Vec<ObjectId> {
+        let known = self.known.all();
+        let most = known.len().saturating_mul(MOST_OTHERS).max(BATCH);
+        let mut differ = Vec::new();
+        let changes = after.objset().changes_since(before.objset(), ObjectId(0));
+        for (number, object) in changes.enumerate() {
+            match object {
+                Ok(object) if number < most => {
+                    differ.extend(self.known.has(object).then_some(object));
+                }
+                Ok(_) => return known,
+                Err(error) => {
+                    tracing::debug!(%error, "everything counts as changed");
+                    return known;
+                }
+            }
+        }
+        if before.root() != after.root() && self.known.has(after.root()) {
+            differ.push(after.root());
+        }
+        differ
+    }
+
+    /// How the kernel knows the directories on a path.
+    ///
+    /// # Errors
+    /// There is no such directory.
+    pub(crate) fn steps(&self, path: &Path) -> Answer<Vec<Step>> {
+        let mut steps = Vec::new();
+        let mut directory = INodeNo::ROOT;
+        for component in path.components() {
+            let Component::Normal(name) = component else { continue };
+            let entry = self.look_up(directory, name.as_bytes())?;
+            directory = entry.attributes.ino;
+            // It is no answer to the kernel.
+            self.forget(directory, 1);
+            let generation = entry.generation;
+            steps.push(Step { name: name.to_owned(), inode: directory, generation });
+        }
+        Ok(steps)
+    }
+
+    /// Which of these directories other contents lack, or have as other files.
+    pub(crate) fn way(&self, mut steps: Vec<Step>, after: &FileSystem, with: &Comparison) -> Way {
+        let mut place = after.root();
+        let mut kept = 0;
+        for step in &steps {
+            let found = match after.lookup(place, step.name.as_bytes()) {
+                Ok(NameTarget::Object(found)) => found,
+                _ => break,
+            };
+            let is_same = self.inodes.target(step.inode) == Some(Target::Live(found))
+                && with.fate(found) != Fate::Gone;
+            if !is_same {
+                break;
+            }
+            (place, kept) = (found, kept + 1);
+        }
+        Way { place, covered: steps.split_off(kept) }
+    }
+
+    /// Lets other contents take the place of these. Nobody looks anything up meanwhile.
+    pub(crate) fn succeed(
+        &self,
+        (head, control): (Arc<LiveFileSystem>, Option<ControlTree>),
+        comparison: Comparison,
+        ways: Vec<Way>,
+    ) -> Succession {
+        head.leave_waiting_to_callers();
+        let files = Files::from(Arc::clone(&head));
+        let before = self.mount_points();
+        let mut mount_points = before.succeeded(&files);
+        let mut adopted: Vec<Adopted> = Vec::new();
+        let mut cover = |Way { place, covered }: Way| {
+            let (mut place, mut way) = (Place::Object(place), MountPath::default());
+            for Step { name, inode, generation } in covered {
+                // There is no room only if there was none before.
+                let Some(directory) = mount_points.cover(place, name.as_bytes()) else { break };
+                if !adopted.iter().any(|one| one.directory == directory) {
+                    adopted.push(Adopted { inode, generation, directory });
+                }
+                way.directories.push(directory);
+                place = Place::MountPoint(directory);
+            }
+            mount_points.lead_through(&way);
+            way
+        };
+        let ways = ways.into_iter().map(&mut cover).collect();
+        let kept: Vec<INodeNo> = adopted.iter().map(|one| one.inode).collect();
+        let lost = self.inodes.adopted().iter().map(|one| one.inode);
+        let lost: Vec<INodeNo> = lost.filter(|inode| !kept.contains(inode)).collect();
+        let Comparison { fates, mut names } = comparison;
+        let of_mount = before.all_names().filter_map(|(place, name)| {
+            Some((self.number_of_place(place)?, OsStr::from_bytes(name).to_owned()))
+        });
+        names.extend(of_mount);
+        // The kernel is not told to forget what something is mounted on.
+        names.retain(|(directory, name)| {
+            let place = match self.target(*directory) {
+                Ok(Target::Live(object)) => Place::Object(object),
+                Ok(Target::MountPoint(_)) => {
+                    let adopted = adopted.iter().find(|one| one.inode == *directory);
+                    adopted
+                        .map_or(Place::Object(ObjectId(0)), |one| Place::MountPoint(one.directory))
+                }
+                _ => return true,
+            };
+            mount_points.lookup(place, name.as_bytes()).is_none()
+        });
+        let fate = |object| fates.get(&object).copied().unwrap_or(Fate::Same);
+        let (known, mut outdated) = self.known.hand_over(&head, fate, (&kept, &lost));
+        outdated.files.extend(&kept);
+        // The kernel does not count how often it knows its root directory.
+        outdated.files.push(INodeNo::ROOT);
+        let adapter = Self {
+            inodes: self.inodes.succeeded(files.root(), adopted),
+            head: files,
+            control,
+            mount_points: RwLock::new(Arc::new(mount_points)),
+            known,
+        };
+        Succession { adapter, ways, outdated, names }
+    }
+}
+
+impl Comparison {
+    fn fate(&self, object: ObjectId) -> Fate {
+        self.fates.get(&object).copied().unwrap_or(Fate::Same)
+    }
+
+    /// Adds the names of a directory that lead elsewhere.
+    fn add_names(
+        &mut self,
+        directory: INodeNo,
+        old: &BTreeMap<Vec<u8>, ObjectId>,
+        new: &BTreeMap<Vec<u8>, ObjectId>,
+    ) -> Answer<()> {
+        let differs = |name: &[u8], object: &ObjectId| {
+            new.get(name) != Some(object) || self.fate(*object) == Fate::Gone
+        };
+        let gone = old.iter().filter(|(name, object)| differs(name, object));
+        let come = new.iter().filter(|(name, _)| !old.contains_key(*name));
+        let names: Vec<&Vec<u8>> = gone.chain(come).map(|(name, _)| name).collect();
+        let name = |name: &Vec<u8>| (directory, OsStr::from_bytes(name).to_owned());
+        let names = names.into_iter().map(name).collect::<Vec<_>>();
+        self.names.extend(names);
+        match self.names.len() > MOST_NAMES {
+            true => Err(Errno::E2BIG),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Giving a file system of the mount other contents.
+//!
+//! ```text
+//! the kernel writes what was stored into pages
+//! the gate closes ── compare ── change ── the successor knows what the kernel knows ── it opens
+//! the kernel forgets what differs
+//! ```
+//! Between the last two somebody may see for a moment what is gone. What is stored into pages of the
+//! contents before after the first is gone with them.
+
+use super::grafting::{KERNEL_PATIENCE, enclosing};
+use super::{Session, invalid};
+use crate::adapter::{Adapter, Succession};
+use crate::exchange::{Exchange, ExchangeOutcome, Exchanged, NotExchanged};
+use fuser::INodeNo;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// How long requests may keep others from being let in.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the kernel is to forget.
+enum Stale {
+    File(INodeNo),
+    Name(INodeNo, OsString),
+}
+
+impl Session {
+    /// Gives the file system at a path other contents. `mounted` are the paths in the mount at which the
+    /// system has mounted something.
+    ///
+    /// # Errors
+    /// [`NotExchanged`]: everything is as it was.
+    pub(crate) fn exchange<X: Exchange>(
+        self: &Arc<Self>,
+        path: &Path,
+        mounted: &[PathBuf],
+        exchange: &mut X,
+    ) -> ExchangeOutcome<X> {
+        let unsuitable = |error| NotExchanged::Unsuitable(invalid(error));
+        let index = self.file_system_at(path).map_err(NotExchanged::Unsuitable)?;
+        let adapter = self.file_system(index).map_err(unsuitable)?;
+        let pages = adapter.take_pages().into_iter().map(Stale::File);
+        self.tell_kernel_to_forget(index, pages);
+        let closed = self.gate.close(PATIENCE).ok_or(NotExchanged::Busy)?;
+        let mut places = self.places.lock();
+        let states = exchange.states()?;
+        let comparison = adapter.compare(&states).map_err(unsuitable)?;
+        let [_, after] = &states;
+        let by_system = mounted.iter().filter(|one| enclosing(&places, one).0 == index);
+        let by_system: Vec<_> = by_system.filter_map(|one| one.strip_prefix(path).ok()).collect();
+        let mut inside: Vec<_> = places.iter_mut().filter(|one| one.within == index).collect();
+        let grafted = inside.iter().map(|one| one.path.strip_prefix(path).unwrap_or(&one.path));
+        let mut ways = Vec::new();
+        for way in grafted {
+            let steps = adapter.steps(way).map_err(unsuitable)?;
+            ways.push(adapter.way(steps, after, &comparison));
+        }
+        // Who looks cannot say whether it is still there.
+        let steps = by_system.into_iter().filter_map(|one| adapter.steps(one).ok());
+        ways.extend(steps.map(|steps| adapter.way(steps, after, &comparison)));
+        let changed = exchange.change().map_err(NotExchanged::Refused)?;
+        let successor = match exchange.successor() {
+            Ok(successor) => successor,
+            Err(error) => return Ok(Exchanged { changed, lost: Some(error) }),
+        };
+        let succession = adapter.succeed(successor, comparison, ways);
+        let Succession { adapter: successor, ways, outdated, names } = succession;
+        for (placed, way) in inside.iter_mut().zip(ways) {
+            placed.way = way;
+        }
+        let successor = Arc::new(successor);
+        self.install(index, &successor);
+        drop(places);
+        drop(closed);
+        let files = outdated.files.into_iter().map(Stale::File);
+        let names = names.into_iter().map(|(directory, name)| Stale::Name(directory, name));
+        self.tell_kernel_to_forget(index, files.chain(names));
+        successor.forget_outdated_pages();
+        Ok(Exchanged { changed, lost: None })
+    }
+
+    /// Lets a file system take the place of one.
+    fn install(&self, index: usize, successor: &Arc<Adapter>) {
+        let successor = Arc::clone(successor);
+        match index {
+            0 => *self.root.write().unwrap_or_else(PoisonError::into_inner) = successor,
+            _ => self.grafts.replace(index, successor),
+        }
+    }
+
+    fn tell_kernel_to_forget(self: &Arc<Self>, index: usize, stale: impl Iterator<Item = Stale>) {
+        let outer = |inode| self.grafts.outer(index, inode);
+        let stale = stale.filter_map(|one| match one {
+            Stale::File(file) => Some(Stale::File(outer(file)?)),
+            Stale::Name(directory, name) => Some(Stale::Name(outer(directory)?, name)),
+        });
+        let stale = stale.collect();
+        self.tell_kernel_of_each(KERNEL_PATIENCE, stale, |session, stale| match stale {
+            Stale::File(file) => session.cache.forget_contents(file),
+            Stale::Name(directory, name) => session.cache.forget_entry(directory, &name),
+        });
+    }
+
+    fn file_system_at(&self, path: &Path) -> io::Result<usize> {
+        if path.as_os_str().is_empty() {
+            return Ok(0);
+        }
+        let places = self.places.lock();
+        let placed = places.iter().find(|one| one.path == path);
+        placed.map(|one| one.file_system).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
