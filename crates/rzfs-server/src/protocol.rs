@@ -24,7 +24,7 @@ mod wire;
 
 pub use change::{
     AddRequest, Change, EventDetail, EventReport, KeyRequest, MountManner, NewClone, NewFileSystem,
-    Pair, PruneLimit, Purpose,
+    Newcomers, Pair, PruneLimit, Purpose,
 };
 pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, HoldReport,
@@ -53,7 +53,7 @@ pub use rzfs_vdev::Health;
 use serde::{Deserialize, Serialize};
 
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// A message and the version of the language that it is in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

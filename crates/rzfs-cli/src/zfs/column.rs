@@ -13,12 +13,15 @@ pub(super) fn parse_columns(names: &str) -> Result<Vec<DatasetColumn>, Failure> 
         let all = std::iter::once(DatasetProperty::Name).chain(DatasetProperty::all_but_name());
         return Ok(all.map(DatasetColumn::Native).collect());
     }
-    let names = if names == "space" { SPACE_COLUMNS } else { names };
+    let all = names.split(',').flat_map(|name| match name {
+        "space" => SPACE_COLUMNS.split(','),
+        name => name.split(','),
+    });
     let column = |name: &str| {
         let unknown = || Failure::Usage(format!("bad property list: invalid property '{name}'"));
         DatasetColumn::parse(name).ok_or_else(unknown)
     };
-    names.split(',').map(column).collect()
+    all.map(column).collect()
 }
 
 /// What `-o space` stands for.

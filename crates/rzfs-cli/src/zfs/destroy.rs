@@ -8,7 +8,7 @@ use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::quantity;
 use crate::source;
-use rzfs_server::protocol::{Change, DatasetKind, DatasetReport};
+use rzfs_server::protocol::{Change, DatasetKind, DatasetReport, Newcomers};
 use std::collections::BTreeSet;
 
 const GRAMMAR: Grammar = Grammar {
@@ -38,6 +38,11 @@ impl Request {
     /// Whether what is below, or has the same name below, is meant too.
     fn is_recursive(&self) -> bool {
         self.flag('r') || self.flag('R')
+    }
+
+    /// What becomes of snapshots that others take meanwhile.
+    fn newcomers(&self) -> Newcomers {
+        if self.is_recursive() { Newcomers::Destroy } else { Newcomers::Keep }
     }
 
     /// Whether it is told what is destroyed: whoever wants to parse that wants it.
@@ -84,6 +89,14 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         return Err(Failure::Usage(problem.to_owned()));
     }
     if name.contains('#') {
+        if request.is_recursive() {
+            let problem = "recursive is not supported with bookmark";
+            return Err(Failure::Status(problem.to_owned(), u8::MAX));
+        }
+        if request.flag('n') {
+            let problem = "dryrun is not supported with bookmark";
+            return Err(Failure::Status(problem.to_owned(), u8::MAX));
+        }
         return destroy_bookmark(&request, name, console);
     }
     destroy_tree(&request, name, console)
@@ -95,9 +108,6 @@ fn destroy_bookmark(request: &Request, name: &str, console: &mut Console<'_>) ->
     require(&mut client, name)
         .map_err(|_| Failure::Failed(format!("bookmark '{name}' does not exist.")))?;
     request.tell([&name.to_owned()], console)?;
-    if request.flag('n') {
-        return Ok(());
-    }
     let change = Change::DestroyBookmark { name: name.to_owned() };
     carry_out(&mut client, change, Some(&request.line), console)
 }
@@ -139,7 +149,8 @@ fn destroy_tree(request: &Request, name: &str, console: &mut Console<'_>) -> Out
     if request.flag('n') {
         return Ok(());
     }
-    let change = Change::Destroy { names, force: request.flag('f') };
+    let newcomers = request.newcomers();
+    let change = Change::Destroy { names, force: request.flag('f'), newcomers };
     carry_out(&mut client, change, Some(&request.line), console)
 }
 
@@ -217,7 +228,10 @@ fn destroy_snapshots(
         return Ok(());
     }
     let change = match takes_clones {
-        true => Change::Destroy { names, force: request.flag('f') },
+        true => {
+            let newcomers = request.newcomers();
+            Change::Destroy { names, force: request.flag('f'), newcomers }
+        }
         false => Change::DestroySnapshots { names, defer: request.flag('d') },
     };
     carry_out(&mut client, change, Some(&request.line), console)

@@ -7,7 +7,7 @@ use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::source;
-use rzfs_server::protocol::{Change, DatasetKind, DatasetReport};
+use rzfs_server::protocol::{Change, DatasetKind, DatasetReport, Newcomers};
 
 const GRAMMAR: Grammar =
     Grammar { letters: &[('r', Value::None), ('R', Value::None), ('f', Value::None)], names: &[] };
@@ -59,7 +59,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let names = doomed.into_order()?;
     if !names.is_empty() {
         let change = match has_clones {
-            true => Change::Destroy { names, force: flag('f') },
+            true => Change::Destroy { names, force: flag('f'), newcomers: Newcomers::Destroy },
             false => Change::DestroySnapshots { names, defer: false },
         };
         source::change(&mut client, change, None)?;

@@ -111,6 +111,13 @@ fn snapshots_and_bookmarks_are_named_as_openzfs_does() {
     assert_eq!(names(&shop), ["tank", "tank/a", "tank/a@one"]);
     shop.succeed("zfs bookmark tank/a@one tank/a#mark");
     assert_eq!(shop.succeed("zfs get -Ho value name tank/a#mark"), "tank/a#mark\n");
+    let columns = shop.succeed("zfs list -o space,refer tank/a");
+    assert!(columns.starts_with("NAME ") && columns.contains(" REFER"), "{columns}");
+    for (letter, what) in [("r", "recursive"), ("nv", "dryrun")] {
+        let refused = shop.refuse(&format!("zfs destroy -{letter} tank/a#mark"), 255);
+        assert_eq!(refused, format!("{what} is not supported with bookmark\n"));
+    }
+    assert_eq!(names(&shop), ["tank", "tank/a", "tank/a@one", "tank/a#mark"]);
     export_and_judge(&shop);
 }
 
@@ -427,5 +434,32 @@ fn an_encrypted_clone_is_promoted_that_its_origin_lies_in() {
     {
         assert_eq!(read(&shop, name), text, "{name}");
     }
+    export_and_judge(&shop);
+}
+
+#[test]
+fn a_tree_is_destroyed_though_somebody_takes_snapshots_of_it() {
+    let shop = pool();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0.. {
+                if is_over.load(std::sync::atomic::Ordering::Acquire) {
+                    break;
+                }
+                shop.run(&format!("zfs snapshot -r tank/a@{round}"));
+            }
+        });
+        for round in 0..8 {
+            shop.succeed(&format!("zfs create -p tank/a/{round}/inner"));
+            shop.succeed(&format!("zfs destroy -r tank/a/{round}"));
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Release);
+    });
+    // Who names nothing but the file system keeps what it has.
+    shop.succeed("zfs create tank/kept");
+    shop.succeed("zfs snapshot tank/kept@one");
+    shop.refuse("zfs destroy tank/kept", 1);
+    shop.succeed("zfs destroy -r tank/kept");
     export_and_judge(&shop);
 }

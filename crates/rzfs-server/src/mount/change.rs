@@ -59,7 +59,9 @@ pub(super) fn carry_out(
     }
     let complaints = match change {
         Change::Create(new) => datasets::create(open, &new),
-        Change::Destroy { names, force } => datasets::destroy(open, &names, force),
+        Change::Destroy { names, force, newcomers } => {
+            datasets::destroy(open, &names, force, newcomers)
+        }
         Change::Snapshot { names, properties } => snapshots::take(open, names, &properties),
         Change::DestroySnapshots { names, defer } => snapshots::destroy(open, &names, defer),
         Change::RenameSnapshots { names, to } => snapshots::rename(open, &names, &to),

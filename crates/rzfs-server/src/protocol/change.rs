@@ -8,6 +8,16 @@ use std::path::PathBuf;
 /// A property and its value, as typed.
 pub type Pair = (String, String);
 
+/// What becomes of snapshots that somebody takes of a dataset while it is being destroyed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Newcomers {
+    /// The dataset stays with them.
+    Keep,
+    /// They are destroyed with it.
+    Destroy,
+}
+
 /// A change of a pool or of its datasets. Names are full names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -21,6 +31,8 @@ pub enum Change {
         names: Vec<String>,
         /// Detach mounts that are in use.
         force: bool,
+        /// What becomes of snapshots of theirs that are not named.
+        newcomers: Newcomers,
     },
     /// Snapshots are taken together: all of them, or none.
     Snapshot {

@@ -51,10 +51,7 @@ impl Sending {
                 between(from, snapshot).map_err(|error| refused(request, &error))?
             }
             (Steps::Each, Some(Source::Bookmark { .. })) => {
-                return Err(refused(
-                    request,
-                    &"intermediate snapshots of a bookmark are not known",
-                ));
+                return Err(refused(request, &"multiple snapshots cannot be sent from a bookmark"));
             }
         };
         let form = Form {

@@ -6,7 +6,7 @@ use super::problem::{Problem, reason};
 use super::several::not_destroyed;
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
-use crate::protocol::{self, Pair, Refusal};
+use crate::protocol::{self, Newcomers, Pair, Refusal};
 use crate::request::Choice;
 use rzfs::setting::{NewDatasetProperties, SettingError};
 use rzfs::{Pool, Secret, WritablePool};
@@ -19,6 +19,9 @@ use rzfs_zpl::MasterNode;
 use rzfs_zpl::live::NewFileSystem;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// How often somebody else's snapshots of what is to be destroyed are destroyed, too.
+const MOST_NEWCOMERS: usize = 64;
 
 /// `zfs create`.
 pub(super) fn create(open: &Open, new: &protocol::NewFileSystem) -> Result<Vec<String>, Refusal> {
@@ -124,7 +127,12 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
 
 /// `zfs destroy`: what is mounted of all of them ends first, or nothing is destroyed. Nor is
 /// anything if somebody still has one of them, unless it can be taken away by force.
-pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<String>, Refusal> {
+pub(super) fn destroy(
+    open: &Open,
+    names: &[String],
+    force: bool,
+    newcomers: Newcomers,
+) -> Result<Vec<String>, Refusal> {
     let cannot = |name: &str, error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot destroy '{name}'"), error)
     };
@@ -154,7 +162,7 @@ pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<
             }
             false => {
                 pool.close_file_system(name);
-                pool.live().destroy_dataset(name).map_err(|error| cannot(name, &error))
+                destroy_head(pool, name, newcomers).map_err(|error| cannot(name, &error))
             }
         };
         if let Err(refused) = destroyed {
@@ -163,6 +171,26 @@ pub(super) fn destroy(open: &Open, names: &[String], force: bool) -> Result<Vec<
         ended.retain(|one| one.dataset != *name);
     }
     Ok(mount_again(open, &mut table, ended))
+}
+
+/// Destroys a file system or volume, with the snapshots that somebody takes of it meanwhile if these are
+/// to go.
+fn destroy_head(pool: &WritablePool, name: &str, newcomers: Newcomers) -> Result<(), ChangeError> {
+    for _ in 0..MOST_NEWCOMERS {
+        match pool.live().destroy_dataset(name) {
+            Err(ChangeError::HasSnapshots { .. }) if newcomers == Newcomers::Destroy => {}
+            destroyed => return destroyed,
+        }
+        let snapshots = pool.live().dataset_tree()?.open(name)?.snapshots()?;
+        let names: Vec<_> = snapshots.iter().map(|one| one.name().to_owned()).collect();
+        match pool.live().destroy_snapshots(&names, Destruction::AtOnce) {
+            // Somebody else has destroyed one.
+            Err(ChangeError::Each(all))
+                if all.iter().all(|(_, error)| matches!(error, ChangeError::NotFound { .. })) => {}
+            destroyed => destroyed?,
+        }
+    }
+    Err(ChangeError::Busy { name: name.to_owned() })
 }
 
 /// Waits for the last answers of mounts that have ended, and that nobody has any more.
