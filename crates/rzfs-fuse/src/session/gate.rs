@@ -51,8 +51,9 @@ impl Gate {
             return None;
         }
         let closed = Closed(self);
-        self.wait_while(patience, || self.inside.load(Ordering::Acquire) != CLOSED);
-        (self.inside.load(Ordering::Acquire) == CLOSED).then_some(closed)
+        // Who comes from now on is counted for a moment, but does not stay.
+        let have_left = self.wait_while(patience, || self.inside.load(Ordering::Acquire) != CLOSED);
+        have_left.then_some(closed)
     }
 
     fn leave(&self) {
@@ -67,13 +68,18 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    fn wait_while(&self, patience: Duration, is_so: impl Fn() -> bool) {
+    /// Waits as long as something is so; says whether it is not any more.
+    fn wait_while(&self, patience: Duration, is_so: impl Fn() -> bool) -> bool {
         let start = Instant::now();
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        while is_so() && start.elapsed() < patience {
+        while is_so() {
+            if start.elapsed() >= patience {
+                return false;
+            }
             let waited = self.changed.wait_timeout(turn, ROUND);
             turn = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 }
 
@@ -109,14 +115,18 @@ mod tests {
                     }
                 });
             }
-            for _ in 0..1000 {
-                let closed = gate.close(Duration::from_secs(60)).unwrap();
+            let mut closed = 0;
+            while let Some(nobody) = gate.close(Duration::from_secs(60))
+                && closed < 1000
+            {
                 is_closed.store(true, Ordering::Release);
                 thread::yield_now();
                 is_closed.store(false, Ordering::Release);
-                drop(closed);
+                drop(nobody);
+                closed += 1;
             }
             is_over.store(true, Ordering::Release);
+            assert_eq!(closed, 1000);
         });
     }
 
