@@ -233,7 +233,10 @@ impl Adapter {
         // The kernel is not told to forget what something is mounted on.
         names.retain(|(directory, name)| {
             let place = match self.target(*directory) {
-                Ok(Target::Live(object)) => Place::Object(object),
+                Ok(Target::Live(object)) => match fates.get(&object) {
+                    Some(Fate::Changed(heir)) => Place::Object(*heir),
+                    _ => Place::Object(object),
+                },
                 Ok(Target::MountPoint(_)) => {
                     let adopted = adopted.iter().find(|one| one.inode == *directory);
                     adopted
