@@ -162,6 +162,7 @@ mod tests {
             kind: KIND.to_owned(),
             source: "tank".to_owned(),
             is_read_only: false,
+            user: None,
         }
     }
 

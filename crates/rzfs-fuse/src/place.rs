@@ -6,13 +6,14 @@
 //!
 //! ```text
 //! named     DIR of `rzfs mount IMAGE DIR`    the user's own words: links are followed
-//! on_host   a property `mountpoint`          links that belong to root or to this user are followed
+//! on_host   a property `mountpoint`          links are followed that nobody but root and this user
+//!                                            can have put there
 //! within    below another place              no links: what is in there may come from an image
 //! ```
 
 use crate::errands;
 use crate::process_files::{is_of_processes, with_held_path};
-use crate::system_mounts::MountId;
+use crate::system_mounts::{KIND, MountId, SystemMount};
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat,
     statx, unlinkat,
@@ -36,12 +37,12 @@ const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 /// The same for a directory, which is mounted first where that happens by itself.
 const LOOK_DIRECTORY: OFlags = LOOK.union(OFlags::DIRECTORY);
 
-/// Whose symbolic links are followed on the way to a directory.
+/// Which symbolic links are followed on the way to a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Links {
-    /// Those of root and of the user of this process.
+    /// Those that only root and the user of this process can have put there.
     OfHost,
-    /// Nobody's.
+    /// None.
     Never,
 }
 
@@ -127,8 +128,9 @@ impl MountPlace {
     }
 
     /// The directory that a pool names on this system, made if it is missing. Links are followed
-    /// as far as they belong to root or to the user of this process: others could lead the mount
-    /// elsewhere.
+    /// where only root and the user of this process can have put them: others could lead the mount
+    /// elsewhere, also with a link of root's that they have given another name. Those in mounts of
+    /// rzfs are nobody's.
     ///
     /// # Errors
     /// [`PlaceError`]
@@ -383,6 +385,8 @@ struct Walk {
     here: OwnedFd,
     path: PathBuf,
     is_made: bool,
+    /// Whether somebody else can have put something of the way here where it is.
+    led_by_others: bool,
 }
 
 impl Walk {
@@ -390,7 +394,8 @@ impl Walk {
         let root = Path::new("/");
         let here = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let here = here.map_err(system(root))?;
-        Ok(Self { links, followed: 0, here, path: root.to_owned(), is_made: false })
+        let path = root.to_owned();
+        Ok(Self { links, followed: 0, here, path, is_made: false, led_by_others: false })
     }
 
     fn along(mut self, path: &Path, missing: Missing) -> Result<MountPlace, PlaceError> {
@@ -436,6 +441,9 @@ impl Walk {
         }
         match found {
             Ok(directory) => {
+                if self.links == Links::OfHost {
+                    self.led_by_others |= !is_put_by_us(self.here.as_fd(), directory.as_fd());
+                }
                 (self.here, self.path) = (directory, path);
                 Ok(None)
             }
@@ -451,14 +459,55 @@ impl Walk {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return Err(system(&path)(Errno::NOTDIR));
         }
-        let is_ours = stat.st_uid == 0 || stat.st_uid == geteuid().as_raw();
         self.followed += 1;
-        if self.links == Links::Never || !is_ours || self.followed > MAX_LINKS {
+        let is_followed = self.links == Links::OfHost
+            && self.followed <= MAX_LINKS
+            && !self.led_by_others
+            && is_ours(stat.st_uid)
+            && is_put_by_us(self.here.as_fd(), found.as_fd())
+            && !is_told_by_others(found.as_fd())
+                .map_err(|source| PlaceError::System { path: path.clone(), source })?;
+        if !is_followed {
             return Err(PlaceError::Link(path));
         }
         let target = readlinkat(&found, c"", Vec::new()).map_err(system(&path))?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
+}
+
+fn is_ours(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
+}
+
+/// Whether nobody but root and the user of this process can have put an entry into a directory: it
+/// is theirs to write, or the entry is theirs and nobody takes it away, as in `/tmp`. No server is
+/// asked.
+fn is_put_by_us(directory: BorrowedFd<'_>, entry: BorrowedFd<'_>) -> bool {
+    const STICKY: u16 = 0o1000;
+    const WRITABLE: u16 = 0o022;
+    let look = |file: BorrowedFd<'_>| {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        statx(file, c"", flags, StatxFlags::MODE | StatxFlags::UID).ok()
+    };
+    let is_of_us = |found: &Statx| is_ours(found.stx_uid);
+    // The owner of a sticky directory can rename what is in it.
+    look(directory).filter(is_of_us).is_some_and(|directory| {
+        directory.stx_mode & WRITABLE == 0
+            || directory.stx_mode & STICKY != 0 && look(entry).as_ref().is_some_and(is_of_us)
+    })
+}
+
+/// Whether a file is in a mount of rzfs, whose contents may come from anywhere, or in one of FUSE
+/// that another user has made: there owners are what that says.
+fn is_told_by_others(file: BorrowedFd<'_>) -> io::Result<bool> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(file, c"", flags, StatxFlags::TYPE)?;
+    let superblock = (found.stx_dev_major, found.stx_dev_minor);
+    let is_it = |mount: &SystemMount| {
+        mount.id.superblock == superblock
+            && (mount.kind == KIND || mount.user.is_some_and(|user| !is_ours(user)))
+    };
+    Ok(SystemMount::all()?.iter().any(is_it))
 }
 
 /// The names that a path consists of; `.` is left out, `..` stays.
@@ -475,7 +524,7 @@ fn names(path: &Path) -> VecDeque<OsString> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{lchown, symlink};
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     const NOBODY: u32 = 65534;
 
@@ -591,6 +640,40 @@ mod tests {
         lchown(world.path("base/link"), Some(NOBODY), Some(NOBODY)).unwrap();
         let led = world.on_host("base/link/x");
         assert!(matches!(led, Err(PlaceError::Link(_))), "{led:?}");
+    }
+
+    #[test]
+    fn links_that_others_may_have_put_there_are_not_followed() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let is_followed = |owner: u32, mode: u32, below: &str| {
+            let world = World::new();
+            fs::create_dir(world.path("base/kept")).unwrap();
+            symlink(world.path("outside"), world.path("base/kept/link")).unwrap();
+            lchown(world.path("base"), Some(owner), Some(owner)).unwrap();
+            fs::set_permissions(world.path("base"), fs::Permissions::from_mode(mode)).unwrap();
+            let found = world.on_host(&format!("base/{below}/new"));
+            let is_refused = matches!(found, Err(PlaceError::Link(_)));
+            assert!(is_refused || found.is_ok(), "{found:?}");
+            assert_eq!(!is_refused, world.path("outside/new").exists());
+            !is_refused
+        };
+        for (owner, mode, expected) in [
+            (0, 0o755, true),
+            (0, 0o700, true),
+            (0, 0o775, false),
+            (0, 0o757, false),
+            (0, 0o1777, true),
+            (NOBODY, 0o755, false),
+            (NOBODY, 0o1777, false),
+        ] {
+            let found = ["absolute", "kept/link"].map(|below| is_followed(owner, mode, below));
+            assert_eq!(found, [expected; 2], "{owner} {mode:o}");
+        }
+        // What is not a link is gone through.
+        assert_eq!(World::new().on_host("base/real").unwrap().made(), None);
+        assert!(is_followed(NOBODY, 0o755, "../outside"));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) struct SystemMount {
     pub(crate) source: String,
     /// Whether nothing can be changed in its superblock, whoever has that.
     pub(crate) is_read_only: bool,
+    /// Who has mounted a FUSE file system, and so says what is in it.
+    pub(crate) user: Option<u32>,
 }
 
 impl SystemMount {
@@ -75,6 +77,7 @@ impl SystemMount {
         let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
         let (kind, source) = (text(unescaped(rest.next()?)), text(unescaped(rest.next()?)));
         let mut options = rest.next().unwrap_or_default().split(|byte| *byte == b',');
+        let user = options.clone().find_map(|option| option.strip_prefix(b"user_id="));
         Some(Self {
             id: MountId { number, superblock },
             parent,
@@ -83,6 +86,7 @@ impl SystemMount {
             kind,
             source,
             is_read_only: options.any(|option| option == b"ro"),
+            user: user.and_then(|user| std::str::from_utf8(user).ok()?.parse().ok()),
         })
     }
 }
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn lines_are_understood() {
         let line =
-            br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.rzfs tank/my\040home ro";
+            br"36 35 0:45 / /tank/my\040home\134 rw,noatime shared:7 - fuse.rzfs tank/my\040home ro,user_id=7";
         let expected = SystemMount {
             id: MountId { number: 36, superblock: (0, 45) },
             parent: 35,
@@ -162,6 +166,7 @@ mod tests {
             kind: KIND.into(),
             source: "tank/my home".into(),
             is_read_only: true,
+            user: Some(7),
         };
         assert_eq!(SystemMount::parse(line), Some(expected));
         assert_eq!(SystemMount::parse(b""), None);
