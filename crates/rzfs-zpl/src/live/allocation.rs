@@ -3,7 +3,7 @@
 use super::admission::{Freeing, Progress};
 use super::caller::Caller;
 use super::change::Touch;
-use super::contents::{MAX_SIZE, read_edges};
+use super::contents::{MAX_SIZE, mode_without_set_id, read_edges};
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
 use super::options::{DatasetSpace, LiveOptions};
@@ -18,7 +18,8 @@ use rzfs_format::{BlockId, ObjectId};
 pub enum Allocation {
     /// The file reaches so far at least; nothing is reserved beyond a look at what is available.
     Reserve,
-    /// There is a look at what is available, and nothing else.
+    /// There is a look at what is available, and nothing else but that set-user-id and set-group-id
+    /// go as with every change.
     ReserveKeepSize,
     /// It becomes a hole.
     Punch,
@@ -114,8 +115,8 @@ impl LiveFileSystem {
             Allocation::Reserve | Allocation::Zero => size.max(end),
             Allocation::ReserveKeepSize | Allocation::Punch => size,
         };
-        if !frees && new_size == size {
-            return Ok(Progress::Done(()));
+        if !frees && new_size == size && mode_without_set_id(state, caller).is_none() {
+            return self.drop_capabilities(state).map(Progress::Done);
         }
         let object = state.object().clone();
         let (mut start, mut blocks) = (offset, 0);

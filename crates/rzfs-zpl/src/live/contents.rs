@@ -200,12 +200,8 @@ impl LiveFileSystem {
         schema: &Schema,
         caller: Caller,
     ) {
-        const EXECUTE: u32 = 0o111;
-        let mode = state.znode().mode;
-        let bits = SET_USER_ID | SET_GROUP_ID;
-        let gone = if mode & EXECUTE != 0 { bits } else { SET_USER_ID };
-        if caller.privilege == Privilege::Ordinary && mode & gone != 0 {
-            values.set_u64(schema, Attribute::Mode, u64::from(mode & !gone));
+        if let Some(mode) = mode_without_set_id(state, caller) {
+            values.set_u64(schema, Attribute::Mode, u64::from(mode));
             state.note_lost_set_id();
         }
     }
@@ -346,6 +342,16 @@ impl LiveFileSystem {
         let change = LoggedAttributes { mask, ..LoggedAttributes::default() };
         self.log_attributes(tx, state, &change);
     }
+}
+
+/// The mode that a file has once somebody has changed it who may not keep set-user-id and
+/// set-group-id, if it is another one.
+pub(super) fn mode_without_set_id(state: &NodeState, caller: Caller) -> Option<u32> {
+    const EXECUTE: u32 = 0o111;
+    let mode = state.znode().mode;
+    let bits = SET_USER_ID | SET_GROUP_ID;
+    let gone = if mode & EXECUTE != 0 { bits } else { SET_USER_ID };
+    (caller.privilege == Privilege::Ordinary && mode & gone != 0).then_some(mode & !gone)
 }
 
 /// Reads the blocks that a change of these bytes leaves as they are in part, so that it does not

@@ -7,8 +7,8 @@ use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::{FileFlags, Timestamp};
 use rzfs_zpl::ZplError;
 use rzfs_zpl::live::{
-    AttributeChange, Caller, FlagChange, NewFile, NewKind, Privilege, TimeChange, WriteAt,
-    XattrMode, XattrStore,
+    Allocation, AttributeChange, Caller, FlagChange, NewFile, NewKind, Privilege, TimeChange,
+    WriteAt, XattrMode, XattrStore,
 };
 
 const USER: Caller = Caller { uid: 1000, gid: 100, privilege: Privilege::Ordinary };
@@ -134,6 +134,30 @@ fn writing_takes_set_user_id_away_from_ordinary_users() {
     assert_eq!(fs.attributes(file).unwrap().permissions, 0o6755);
     fs.write(file, WriteAt::End, b".", USER).unwrap();
     assert_eq!(fs.attributes(file).unwrap().permissions, 0o755);
+}
+
+#[test]
+fn reserving_and_freeing_take_set_user_id_away_from_ordinary_users() {
+    use Allocation::{Punch, Reserve, ReserveKeepSize, Zero};
+    let pool = Pool::ordinary();
+    let fs = pool.open(Pool::options());
+    let root = fs.root();
+    let file = fs.create(root, b"file", &new_file(NewKind::Regular, 0o6755)).unwrap().object;
+    put(&fs, file, 0, &[1; 5000]);
+    let again = AttributeChange { permissions: Some(0o6755), ..AttributeChange::default() };
+    let capability = b"security.capability";
+    for allocation in [Reserve, ReserveKeepSize, Punch, Zero] {
+        for (offset, len) in [(0, 100), (4000, 4000), (1 << 20, 4096)] {
+            let what = format!("{allocation:?} {offset}");
+            fs.set_attributes(file, &again, Caller::SUPERUSER).unwrap();
+            fs.set_xattr(file, capability, b"c", XattrMode::Any).unwrap();
+            fs.allocate(file, offset, len, allocation, Caller::SUPERUSER).unwrap();
+            assert_eq!(fs.attributes(file).unwrap().permissions, 0o6755, "{what}");
+            assert!(fs.xattr(file, capability).is_err(), "{what}");
+            fs.allocate(file, offset, len, allocation, USER).unwrap();
+            assert_eq!(fs.attributes(file).unwrap().permissions, 0o755, "{what}");
+        }
+    }
 }
 
 #[test]
