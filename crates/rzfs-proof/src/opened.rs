@@ -209,7 +209,7 @@ impl OpenPool {
         let live = self.pool.open_dataset(dataset)?;
         let fs = match LiveFileSystem::open_dataset(&self.pool, &live, options) {
             // Only read, as OpenZFS would have to upgrade it first.
-            Err(ZplError::Version { .. }) => return Ok(()),
+            Err(ZplError::OldVersion { .. }) => return Ok(()),
             result => result.map_err(at)?,
         };
         if self.settings.bounds == Bounds::Devices {

@@ -64,6 +64,17 @@ pub enum ZplError {
         /// The version.
         version: u64,
     },
+    /// The version of the file system is older than those that can be changed.
+    #[error(
+        "objset {objset}: file system version {version} can be read here, but not be changed: \
+         it has to be mounted read-only (-o ro)"
+    )]
+    OldVersion {
+        /// The object set.
+        objset: ObjsetId,
+        /// The version.
+        version: u64,
+    },
     /// The master node has no such entry.
     #[error("objset {objset}: the master node has no {entry}")]
     MasterEntry {
@@ -342,7 +353,9 @@ impl ZplError {
             | Self::NotOwner { .. }
             | Self::SnapshotsFixed => EACCES,
             Self::Snapshots(error) => error.errno(),
-            Self::Version { .. } | Self::XattrNamespace { .. } => EOPNOTSUPP,
+            Self::Version { .. } | Self::OldVersion { .. } | Self::XattrNamespace { .. } => {
+                EOPNOTSUPP
+            }
             Self::MasterEntry { .. } | Self::NotFound { .. } | Self::NoSnapshot { .. } => ENOENT,
             Self::Corrupt { .. } | Self::DanglingEntry { .. } | Self::UnreadableLog { .. } => EIO,
             Self::EntryValue { .. } | Self::BeyondEnd { .. } => ENXIO,

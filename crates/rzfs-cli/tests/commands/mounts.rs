@@ -45,6 +45,26 @@ impl Mounted {
 }
 
 #[test]
+fn old_file_systems_are_only_read_and_leave_no_directory_where_they_were_to_be_written() {
+    let rzfs = Rzfs::new();
+    let directory = rzfs.path("new/mnt");
+    let images = reference("g22-v8").1;
+    let mut words = vec![OsString::from("mount")];
+    words.extend(images.iter().map(OsString::from));
+    words.push(directory.clone().into());
+    let refused = rzfs.run(&words);
+    assert_eq!(refused.status, 1, "{}", refused.err);
+    let expected = "file system version 2 can be read here, but not be changed: \
+                    it has to be mounted read-only (-o ro)\n";
+    assert!(refused.err.ends_with(expected), "{}", refused.err);
+    assert!(!rzfs.path("new").exists());
+    words.splice(1..1, ["-o", "ro"].map(OsString::from));
+    rzfs.succeed(&words);
+    assert!(is_mounted(&directory));
+    rzfs.succeed([OsString::from("umount"), directory.into()]);
+}
+
+#[test]
 fn file_systems_are_below_each_other_and_have_their_files() {
     let mounted = Mounted::new("g01-default", &[]);
     let manifest = reference("g01-default").0.manifest().unwrap();

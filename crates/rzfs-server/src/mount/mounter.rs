@@ -178,14 +178,15 @@ impl Mounter {
     }
 
     /// Mounts a file system; `inside` are those that go below it. What cannot be grafted is added
-    /// to `failures`.
+    /// to `failures`. The directory is removed again if it was made for nothing.
     fn mount(
         &self,
-        (dataset, plan): &Planned,
+        planned: &Planned,
         inside: Vec<&Planned>,
         table: &mut MountTable,
         failures: &mut Vec<NotMounted>,
     ) -> Result<DatasetMount, NotMounted> {
+        let (dataset, plan) = planned;
         let name = dataset.name();
         let mut place = self.place(plan, table).map_err(NotMounted::at_place(name))?;
         if table.removals().has(place.path()) {
@@ -195,6 +196,25 @@ impl Mounter {
             }
             place = self.place(plan, table).map_err(NotMounted::at_place(name))?;
         }
+        let mounted = self.mount_at(&place, planned, inside, table, failures);
+        if mounted.is_err()
+            && let Some(made) = place.made()
+        {
+            table.removals().remove(made, REMOVAL_PATIENCE);
+        }
+        mounted
+    }
+
+    /// The same in a directory that is held open.
+    fn mount_at(
+        &self,
+        place: &MountPlace,
+        (dataset, plan): &Planned,
+        inside: Vec<&Planned>,
+        table: &mut MountTable,
+        failures: &mut Vec<NotMounted>,
+    ) -> Result<DatasetMount, NotMounted> {
+        let name = dataset.name();
         let is_respected = plan.underneath == CoveredContents::Respected;
         if is_respected && !place.is_empty().map_err(NotMounted::at_place(name))? {
             return Err(NotMounted::NotEmpty(plan.mountpoint.clone()));
@@ -248,14 +268,14 @@ impl Mounter {
         // Also for reading only: what is only read today may be changed tomorrow, in a mount that
         // goes on.
         let again = match (self.nesting, file_system.live()) {
-            (Nesting::Mounts, Some(_)) => table.attach_again(&file_system, &place, &options),
+            (Nesting::Mounts, Some(_)) => table.attach_again(&file_system, place, &options),
             _ => None,
         };
         let (mount, left_out) = match again {
             Some(mount) => (mount, Vec::new()),
             None => {
                 let files = file_system.clone();
-                let made = Mount::with_nested(file_system, control, grafted, &place, &options)
+                let made = Mount::with_nested(file_system, control, grafted, place, &options)
                     .map_err(NotMounted::as_of(name))?;
                 // Only now: who cannot have it here does not take it from others.
                 table.cut_off_others(&files, &options);

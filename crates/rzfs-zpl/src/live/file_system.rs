@@ -57,7 +57,7 @@ impl LiveFileSystem {
         let master = MasterNode::read(&objset, options.reading.pool_version)?;
         if master.version < ZplVersion::SA {
             let version = master.version.number();
-            return Err(ZplError::Version { objset: objset.id(), version });
+            return Err(ZplError::OldVersion { objset: objset.id(), version });
         }
         let mut salts = Salts::new(options.seed);
         let unlinked = UnlinkedSet::open(&objset, master.delete_queue)?;
