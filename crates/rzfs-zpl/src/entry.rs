@@ -58,6 +58,15 @@ pub struct DirEntry<'a> {
     pub next: DirCookie,
 }
 
+impl DirEntry<'_> {
+    /// Whether it is the `.` or the `..` that every directory has. Others of these names are from
+    /// a directory that was made to lead elsewhere.
+    #[must_use]
+    pub fn is_link_to_directory(&self) -> bool {
+        matches!(self.name, b"." | b"..") && self.next <= DirCookie::CONTROL
+    }
+}
+
 /// What a name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NameTarget {

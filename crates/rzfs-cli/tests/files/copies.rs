@@ -1,6 +1,7 @@
 //! What `rzfs cp` makes of whole file systems.
 
 use crate::host::{errors, garden, golden, golden_elsewhere, scratch};
+use rzfs_proof::{Lie, Outside, PoolFiles, Shape, make_lying_pool};
 use rzfs_testkit::{
     EntryKind, FileSystemManifest, Listing, MountedTree, Observed, Tree, differences, has_root,
 };
@@ -201,4 +202,25 @@ fn links_at_the_destination_lead_nowhere() {
     assert_eq!(fs::read(outside.path().join("victim")).unwrap(), b"safe");
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
     assert!(fs::symlink_metadata(out.path().join("diary")).unwrap().is_file());
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_left_out_and_told_of() {
+    let images = scratch();
+    let shape = Shape::named("single").unwrap();
+    let files = PoolFiles::new(images.path(), shape.name);
+    let outside = Outside { directory: "/outside", program: b"" };
+    make_lying_pool(&files, &shape, Lie::Words, 1, outside).unwrap();
+    let out = scratch();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rzfs"));
+    command.args(["cp", "-r", "-f", "-d"]).arg(files.dir());
+    command.arg(format!("{}:/", files.name())).arg(out.path());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = errors(&output);
+    for name in [".", "..", "../outside/forged", "/outside/absolute"] {
+        let expected = format!("rzfs cp: '{name}' is no name for a file: left out\n");
+        assert!(told.contains(&expected), "{name}: {told}");
+    }
+    assert!(out.path().join("d/e/f/7").exists());
 }

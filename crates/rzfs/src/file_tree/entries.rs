@@ -23,8 +23,8 @@ pub struct Entry {
     pub node: FileNode,
 }
 
-/// Iterates over the entries of a directory in the order of the disk, without `.` and `..`. After
-/// an error there are no more.
+/// Iterates over the entries of a directory in the order of the disk, without the `.` and `..` that
+/// every directory has. After an error there are no more.
 #[derive(Debug)]
 pub struct Entries {
     directory: FileNode,
@@ -68,7 +68,7 @@ impl Entries {
         *is_done = true;
         let visit = |entry: rzfs_zpl::DirEntry<'_>| {
             *next = entry.next;
-            if matches!(entry.name, b"." | b"..") {
+            if entry.is_link_to_directory() {
                 return ControlFlow::Continue(());
             }
             let node = directory.entry(entry.name, entry.object);
