@@ -10,7 +10,7 @@ use crate::running::Running;
 use rzfs_format::ByteOrder;
 use rzfs_format::checksum::ChecksumValue;
 use rzfs_format::nvlist::NvList;
-use rzfs_format::stream::{RECORD_SIZE, Record, byte_order, stored_checksum};
+use rzfs_format::stream::{MAGIC, RECORD_SIZE, Record, RecordKind, byte_order, stored_checksum};
 use std::io::{self, Read};
 
 /// Payloads are read and added up in pieces of this size, which caches hold.
@@ -218,6 +218,11 @@ impl<R: Read> StreamReader<R> {
             RECORD_SIZE => {}
             0 if self.nesting == Nesting::Start => return Err(Problem::Empty),
             0 => return Err(Problem::NoEnd),
+            have if self.nesting == Nesting::Start
+                && !may_begin(bytes.get(..have).unwrap_or_default()) =>
+            {
+                return Err(Problem::Magic);
+            }
             have => {
                 return Err(Problem::Truncated { need: RECORD_SIZE as u64, have: have as u64 });
             }
@@ -317,6 +322,16 @@ impl<R: Read> StreamReader<R> {
         self.unread = 0;
         StreamError { place, problem }
     }
+}
+
+/// Whether fewer bytes than a record has can be how a stream begins.
+fn may_begin(bytes: &[u8]) -> bool {
+    let (kind, magic) = (RecordKind::Begin as u32, MAGIC);
+    let is_like = |at: usize, expected: &[u8]| {
+        bytes.iter().skip(at).zip(expected).all(|(found, expected)| found == expected)
+    };
+    is_like(0, &kind.to_le_bytes()) && is_like(8, &magic.to_le_bytes())
+        || is_like(0, &kind.to_be_bytes()) && is_like(8, &magic.to_be_bytes())
 }
 
 /// Reads until the buffer is full or the source ends; answers how many bytes there were.

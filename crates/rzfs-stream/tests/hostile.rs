@@ -183,6 +183,16 @@ fn what_is_no_stream_is_refused_at_once() {
     assert!(matches!(read(empty).unwrap_err().problem, Problem::Empty));
     assert!(matches!(read(&[0; 400][..]).unwrap_err().problem, Problem::Magic));
     assert!(matches!(read(io::repeat(0x5a)).unwrap_err().problem, Problem::Magic));
+    // Less than a record is enough to tell.
+    let almost = [0, 0, 0, 0, 9, 9, 9, 9, 0xac, 0xcb, 0xbb];
+    for wrong in [&b"g"[..], b"garbage\n", &almost] {
+        let problem = read(wrong).unwrap_err().problem;
+        assert!(matches!(problem, Problem::Magic), "{wrong:?}: {problem}");
+    }
+    for begun in [&[0; 3][..], &almost[..10]] {
+        let problem = read(begun).unwrap_err().problem;
+        assert!(matches!(problem, Problem::Truncated { .. }), "{begun:?}: {problem}");
+    }
     let mut kindless = head(StreamKind::Substream);
     kindless.version = VersionInfo(3);
     let error = Forger::new().add(Record::Begin(kindless), &[]).read().unwrap_err();

@@ -193,7 +193,9 @@ fn what_does_not_fit_is_refused_in_the_words_that_scripts_know() {
     stream.read_to_end(&mut whole).unwrap();
     refused("tank/copy", &broken(b""), "cannot receive: failed to read from stream\n");
     let magic = "cannot receive: invalid stream (bad magic number)\n";
-    refused("tank/copy", &broken(&[b'x'; 1000]), magic);
+    for nonsense in [&[b'x'; 1000][..], b"garbage\n"] {
+        refused("tank/copy", &broken(nonsense), magic);
+    }
     let cut = broken(&whole[..whole.len() - 400]);
     refused("tank/copy", &cut, &format!("{incremental}incomplete stream\n"));
     let last = whole.len() - 700;
