@@ -39,14 +39,19 @@ pub(crate) enum Command {
     /// End the mounts of a pool.
     Umount(UmountArguments),
     /// List directories of a pool that is not mounted.
+    #[command(override_usage = "rzfs ls [OPTIONS] -d, --device <DEVICE> <TARGET>...")]
     Ls(LsArguments),
     /// Write files, or volumes, to standard output.
+    #[command(override_usage = "rzfs cat [OPTIONS] -d, --device <DEVICE> <TARGET>...")]
     Cat(TargetsArguments),
     /// Show everything about files.
+    #[command(override_usage = "rzfs stat [OPTIONS] -d, --device <DEVICE> <TARGET>...")]
     Stat(TargetsArguments),
     /// List trees of files.
+    #[command(override_usage = "rzfs find [OPTIONS] -d, --device <DEVICE> <TARGET>...")]
     Find(FindArguments),
     /// Copy files, or volumes, out of a pool.
+    #[command(override_usage = "rzfs cp [OPTIONS] -d, --device <DEVICE> <SOURCE>... <DESTINATION>")]
     Cp(CpArguments),
     /// Show what pools have counted: caches, transactions, intent logs, use of file systems.
     ///

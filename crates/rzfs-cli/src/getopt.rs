@@ -15,7 +15,8 @@ pub(crate) enum Value {
     Required,
     /// A device; more devices may follow as words of their own.
     Devices,
-    /// A device as for [`Value::Devices`] if the value looks like a path, else a number.
+    /// A device as for [`Value::Devices`] if the value looks like a path, or is the name of
+    /// something that exists and no number; else a number.
     NumberOrDevices,
     /// A device as for [`Value::Devices`] if the next word is the path of something that exists,
     /// else nothing.
@@ -112,7 +113,9 @@ impl Grammar {
             let attached: String = letters.collect();
             let text = if attached.is_empty() { rest.next().cloned() } else { Some(attached) };
             let text = text.ok_or(GrammarError::MissingValue(letter))?;
-            if *value == Value::Required || (*value == Value::NumberOrDevices && !is_path(&text)) {
+            if *value == Value::Required
+                || (*value == Value::NumberOrDevices && !names_device(&text))
+            {
                 parsed.push(Word::Option(letter, text));
             } else {
                 parsed.push(Word::Device(text));
@@ -134,6 +137,11 @@ fn follows_device(attached: &str, next: Option<&&String>) -> bool {
 /// Whether a word can only mean a device: it is a path, and something is there.
 fn is_device(word: &str) -> bool {
     is_path(word) && Path::new(word).exists()
+}
+
+/// Whether a word that could be a number means a device.
+fn names_device(word: &str) -> bool {
+    is_path(word) || (word.parse::<u64>().is_err() && Path::new(word).exists())
 }
 
 /// Whether a word looks like a path rather than a number or the name of a pool.
@@ -210,6 +218,9 @@ mod tests {
     fn devices_and_depths_share_a_letter() {
         assert_eq!(parse("-d1 a").unwrap(), [Word::Option('d', "1".into()), operand("a")]);
         assert_eq!(parse("-d x.img a").unwrap(), [Word::Device("x.img".into()), operand("a")]);
+        assert_eq!(parse("-d x a").unwrap(), [Word::Option('d', "x".into()), operand("a")]);
+        // Tests run in the directory of the crate.
+        assert_eq!(parse("-d src a").unwrap(), [Word::Device("src".into()), operand("a")]);
         let image = tempfile::NamedTempFile::new().unwrap();
         let path = image.path().to_str().unwrap();
         let device = || Word::Device(path.to_owned());

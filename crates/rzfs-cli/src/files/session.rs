@@ -15,6 +15,9 @@ use rzfs_server::{KeyError, keys};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+/// What a target has to be.
+const PLACES: &str = "a place is POOL/FILESYSTEM[@SNAPSHOT]:/PATH";
+
 /// The pools that the targets of one command are in.
 pub(super) struct Session<'a> {
     arguments: &'a PoolArguments,
@@ -74,11 +77,18 @@ impl<'a> Session<'a> {
         target: &[u8],
         complaints: &mut Complaints<'_, '_>,
     ) -> Result<Opened, Failure> {
+        let shown = ShownPath(target);
+        let candidates = candidates(target);
+        // A path, or the name of a file behind that of its file system.
+        let is_place = candidates.len() > 1 || target.iter().all(|byte| !b"/:".contains(byte));
         let missing = || {
-            let shown = ShownPath(target);
-            Failure::Failed(format!("cannot open '{shown}': dataset does not exist"))
+            let advice = if is_place { String::new() } else { format!("\n{PLACES}") };
+            Failure::Failed(format!("cannot open '{shown}': dataset does not exist{advice}"))
         };
-        for (name, path) in candidates(target) {
+        if matches!(target.first(), None | Some(b'/' | b':' | b'@')) {
+            return Err(Failure::Failed(format!("cannot open '{shown}': {PLACES}")));
+        }
+        for (name, path) in candidates {
             let pool_name = name.split(['/', '@']).next().unwrap_or_default();
             let index = self.pool(pool_name, complaints)?;
             let pool = self.pools.get(index).ok_or_else(missing)?;

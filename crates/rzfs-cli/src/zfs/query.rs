@@ -73,10 +73,11 @@ impl Query {
                 Word::Device(device) => query.devices.push(device.clone()),
                 Word::Flag('r') if query.depth == Depth::Unsaid => query.depth = Depth::Unlimited,
                 Word::Option('d', depth) => {
-                    let depth = depth
-                        .parse()
-                        .map_err(|_| Failure::Usage(format!("{depth} is not an integer")))?;
-                    query.depth = Depth::Limited(depth);
+                    let levels = depth.parse().map_err(|_| {
+                        let problem = "neither a number of levels nor a device that exists";
+                        Failure::Failed(format!("-d {depth}: {problem}"))
+                    })?;
+                    query.depth = Depth::Limited(levels);
                 }
                 Word::Option('t', kinds) => query.kinds = Some(parse_kinds(kinds)?),
                 _ => {}

@@ -95,6 +95,25 @@ fn what_is_missing_does_not_stop_the_rest() {
     assert!(told.contains("rzfs cat: garden:/a: No such file or directory\n"), "{told}");
     let usage = images.run("cat", &["--no-such-option"]);
     assert_eq!(usage.status.code(), Some(2));
+    assert!(errors(&usage).contains("rzfs cat [OPTIONS] -d, --device <DEVICE> <TARGET>...\n"));
+}
+
+#[test]
+fn what_is_no_place_is_told_what_places_are() {
+    let images = garden();
+    let place = "a place is POOL/FILESYSTEM[@SNAPSHOT]:/PATH";
+    for (target, expected) in [
+        ("/garden/notes/today", place.to_owned()),
+        (":/today", place.to_owned()),
+        ("", place.to_owned()),
+        ("garden/notes:today", format!("dataset does not exist\n{place}")),
+        ("garden/notes/today", format!("dataset does not exist\n{place}")),
+        ("garden/nix:", "dataset does not exist".to_owned()),
+    ] {
+        let output = images.run("cat", &[target]);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(errors(&output), format!("rzfs cat: cannot open '{target}': {expected}\n"));
+    }
 }
 
 #[test]
