@@ -464,7 +464,7 @@ impl Walk {
             && self.followed <= MAX_LINKS
             && !self.led_by_others
             && is_ours(stat.st_uid)
-            && is_put_by_us(self.here.as_fd(), found.as_fd())
+            && is_written_by_us(self.here.as_fd())
             && !is_told_by_others(found.as_fd())
                 .map_err(|source| PlaceError::System { path: path.clone(), source })?;
         if !is_followed {
@@ -479,22 +479,27 @@ fn is_ours(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }
 
-/// Whether nobody but root and the user of this process can have put an entry into a directory: it
-/// is theirs to write, or the entry is theirs and nobody takes it away, as in `/tmp`. No server is
-/// asked.
-fn is_put_by_us(directory: BorrowedFd<'_>, entry: BorrowedFd<'_>) -> bool {
-    const STICKY: u16 = 0o1000;
+/// What a file is of root's or of the user of this process. No server is asked.
+fn look_at_ours(file: BorrowedFd<'_>) -> Option<Statx> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(file, c"", flags, StatxFlags::MODE | StatxFlags::UID).ok()?;
+    is_ours(found.stx_uid).then_some(found)
+}
+
+/// Whether nobody but root and the user of this process can put anything into a directory.
+fn is_written_by_us(directory: BorrowedFd<'_>) -> bool {
     const WRITABLE: u16 = 0o022;
-    let look = |file: BorrowedFd<'_>| {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        statx(file, c"", flags, StatxFlags::MODE | StatxFlags::UID).ok()
-    };
-    let is_of_us = |found: &Statx| is_ours(found.stx_uid);
+    look_at_ours(directory).is_some_and(|found| found.stx_mode & WRITABLE == 0)
+}
+
+/// Whether nobody else can have put a directory into another: that is theirs to write, or it is theirs
+/// and nobody takes it away, as in `/tmp`. (What is no directory can be put there by whoever has it.)
+fn is_put_by_us(above: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> bool {
+    const STICKY: u16 = 0o1000;
     // The owner of a sticky directory can rename what is in it.
-    look(directory).filter(is_of_us).is_some_and(|directory| {
-        directory.stx_mode & WRITABLE == 0
-            || directory.stx_mode & STICKY != 0 && look(entry).as_ref().is_some_and(is_of_us)
-    })
+    let is_sticky = |found: Statx| found.stx_mode & STICKY != 0;
+    is_written_by_us(above)
+        || look_at_ours(above).is_some_and(is_sticky) && look_at_ours(directory).is_some()
 }
 
 /// Whether a file is in a mount of rzfs, whose contents may come from anywhere, or in one of FUSE
@@ -659,17 +664,18 @@ mod tests {
             assert_eq!(!is_refused, world.path("outside/new").exists());
             !is_refused
         };
-        for (owner, mode, expected) in [
-            (0, 0o755, true),
-            (0, 0o700, true),
-            (0, 0o775, false),
-            (0, 0o757, false),
-            (0, 0o1777, true),
-            (NOBODY, 0o755, false),
-            (NOBODY, 0o1777, false),
+        for (owner, mode, in_it, below) in [
+            (0, 0o755, true, true),
+            (0, 0o700, true, true),
+            (0, 0o775, false, false),
+            (0, 0o757, false, false),
+            // Others cannot move root's directories there, but its links.
+            (0, 0o1777, false, true),
+            (NOBODY, 0o755, false, false),
+            (NOBODY, 0o1777, false, false),
         ] {
-            let found = ["absolute", "kept/link"].map(|below| is_followed(owner, mode, below));
-            assert_eq!(found, [expected; 2], "{owner} {mode:o}");
+            let found = ["absolute", "kept/link"].map(|path| is_followed(owner, mode, path));
+            assert_eq!(found, [in_it, below], "{owner} {mode:o}");
         }
         // What is not a link is gone through.
         assert_eq!(World::new().on_host("base/real").unwrap().made(), None);
