@@ -10,6 +10,7 @@ use rzfs_format::label::LeafSize;
 use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{BlockPointer, Guid, Txg};
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -325,4 +326,9 @@ impl Leaf {
     pub(crate) fn end_probe(&self) {
         self.probing.store(false, Ordering::Release);
     }
+}
+
+/// Why nothing is read from a leaf, or written to it, that has no device at this moment.
+pub(crate) fn not_open() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the device is not open")
 }

@@ -1,7 +1,7 @@
 //! Reads of leaves: joined where they are neighbours, sent together, handed back one by one.
 
 use crate::health::LeafEvent;
-use crate::leaf::Leaf;
+use crate::leaf::{Leaf, not_open};
 use crate::tree::{NodeId, VdevTree};
 use bytes::Bytes;
 use rzfs_blockdev::{
@@ -158,7 +158,7 @@ impl<'t> LeafQueue<'t> {
         for span in join(reads, limits(tree, leaf)) {
             let buffer = match &device {
                 Some(device) => device.buffer(span.len),
-                None => Err(ErrorKind::NotFound.into()),
+                None => Err(not_open()),
             };
             match buffer {
                 Ok(buffer) => {

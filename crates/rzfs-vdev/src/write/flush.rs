@@ -3,7 +3,7 @@
 use crate::error::LeafFailure;
 use crate::health::LeafEvent;
 use crate::label;
-use crate::leaf::Leaf;
+use crate::leaf::{Leaf, not_open};
 use crate::read::is_gone;
 use crate::tree::{NodeId, Vdev, VdevTree};
 use crate::unconfirmed::{
@@ -12,7 +12,7 @@ use crate::unconfirmed::{
 use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceError, IoOperation, IoRequest};
 use rzfs_format::{Txg, VdevId};
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 /// Requests that are under way together while a leaf is written again.
@@ -407,20 +407,20 @@ impl VdevTree {
     }
 
     fn unavailable(&self, leaf: NodeId) -> DeviceError {
-        self.flush_error(leaf, ErrorKind::NotFound)
+        self.flush_error(leaf, not_open())
     }
 
     fn unsettled(&self, leaf: NodeId) -> DeviceError {
-        self.flush_error(leaf, ErrorKind::Interrupted)
+        self.flush_error(leaf, ErrorKind::Interrupted.into())
     }
 
-    fn flush_error(&self, leaf: NodeId, kind: ErrorKind) -> DeviceError {
+    fn flush_error(&self, leaf: NodeId, source: io::Error) -> DeviceError {
         DeviceError {
             device: self.node(leaf).name.clone(),
             operation: "flush",
             offset: 0,
             len: 0,
-            source: Arc::new(kind.into()),
+            source: Arc::new(source),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::error::VdevError;
 use crate::health::LeafEvent;
-use crate::leaf::Leaf;
+use crate::leaf::{Leaf, not_open};
 use crate::read::is_gone;
 use crate::tree::{NodeId, VdevTree};
 use crate::unconfirmed::{KeptWrite, Refused, RunId, Standing, limit_of_leaf};
@@ -205,8 +205,7 @@ impl<'t> WriteQueue<'t> {
         {
             let state = self.tree.leaf(leaf);
             let has_device = state.is_some_and(Leaf::is_usable);
-            let operation =
-                if has_device { span.operation() } else { Err(ErrorKind::NotFound.into()) };
+            let operation = if has_device { span.operation() } else { Err(not_open()) };
             let may_get_it = has_device || state.is_some_and(|l| !l.unconfirmed().is_resigned());
             if span.attempt == Attempt::First && may_get_it {
                 kept.extend(span.members.iter().map(LeafWrite::to_keep));
@@ -247,7 +246,7 @@ impl<'t> WriteQueue<'t> {
             if let Some(queue) = self.pending.get_mut(&leaf) {
                 queue.active = queue.active.saturating_sub(1);
             }
-            let error = self.error(&span, ErrorKind::NotFound.into());
+            let error = self.error(&span, not_open());
             self.fail(span, &error);
         }
     }
