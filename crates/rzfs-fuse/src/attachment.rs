@@ -8,21 +8,19 @@
 //! to it lasts, which is looked at last. Only who mounts the same superblock elsewhere can get the
 //! number of a mount of it that has ended.
 
+use crate::connection::{Connection, Connections, is_connected};
 use crate::lack::{MissingPrerequisite, helper, open_device};
 use crate::options::{Access, InUse, MountOptions, Restrictions};
 use crate::place::{Entry, MountPlace, PlaceError, mount_of};
 use crate::process_files::with_held_path;
 use crate::system_mounts::{MountId, SUBTYPE, SystemMount, SystemMounts};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use rustix::process::{getgid, getuid};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -178,19 +176,6 @@ fn context() -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The directory in which the system shows the connections of FUSE. It may be mounted nowhere.
-fn connections() -> io::Result<OwnedFd> {
-    let context = fsopen(c"fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(&context)?;
-    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
-}
-
-/// The same where it usually is mounted, for users who may not do that.
-fn shown_connections() -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(c"/sys/fs/fuse/connections", flags, Mode::empty())?)
-}
-
 fn attributes(flags: MountFlags) -> MountAttrFlags {
     [
         (MountFlags::RDONLY, MountAttrFlags::MOUNT_ATTR_RDONLY),
@@ -202,15 +187,6 @@ fn attributes(flags: MountFlags) -> MountAttrFlags {
     .into_iter()
     .filter(|(flag, _)| flags.contains(*flag))
     .fold(MountAttrFlags::empty(), |all, (_, attribute)| all | attribute)
-}
-
-/// Whether anything is left of the file system that a FUSE device serves: a mount, anywhere, or a
-/// file that was open when the last one was detached.
-pub(crate) fn is_connected(device: &OwnedFd) -> bool {
-    let mut devices = [PollFd::new(device, PollFlags::empty())];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // The kernel tells the server that nobody is left by an error on its device.
-    !poll(&mut devices, Some(&at_once)).is_ok_and(|told| told > 0)
 }
 
 /// Which mount it is.
@@ -353,50 +329,24 @@ impl Attachment {
         }
     }
 
-    /// Ends the connection to its server for all who have it, wherever that is.
+    /// The connection to its server, which is this process.
     ///
     /// # Errors
-    /// The system refuses, as it does without root rights, or nobody knows which connection it is.
-    pub(crate) fn cut_off(&self) -> io::Result<()> {
-        if let Some(abort) = self.connection_file(&connections()?, "abort", OFlags::WRONLY)? {
-            rustix::io::write(&abort, b"1")?;
+    /// Nobody knows which one it is.
+    pub(crate) fn connection(&self) -> io::Result<Connection<'_>> {
+        match &self.identity {
+            Some(Identity { id, connection: Some(device) }) => {
+                Ok(Connection { device, superblock: id.superblock })
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
         }
-        Ok(())
     }
 
-    /// How many requests wait for an answer, wherever they come from, as far as the system tells.
-    ///
-    /// # Errors
-    /// Nobody knows which connection it is, or the system does not show any.
-    pub(crate) fn waiting_requests(&self) -> io::Result<u64> {
-        let connections = connections().or_else(|_| shown_connections())?;
-        let waiting = self.connection_file(&connections, "waiting", OFlags::RDONLY)?;
-        let Some(waiting) = waiting else { return Ok(0) };
-        let number = io::read_to_string(File::from(waiting))?;
-        number.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
-    }
-
-    /// A file in which the system shows, or ends, the connection to its server; nothing if that has
-    /// ended.
-    fn connection_file(
-        &self,
-        connections: &OwnedFd,
-        name: &str,
-        access: OFlags,
-    ) -> io::Result<Option<OwnedFd>> {
-        let Some(Identity { id, connection: Some(device) }) = &self.identity else {
-            return Err(io::ErrorKind::Unsupported.into());
-        };
-        // Connections have the minor number of their superblock, the major number is 0.
-        let (_, number) = id.superblock;
-        let path = format!("{number}/{name}");
-        let file = match openat(connections, path, access | OFlags::CLOEXEC, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(None),
-            file => file?,
-        };
-        // Ours had the number for as long as it lasts. If it is there still, the file is its own,
-        // and does nothing when it has gone.
-        Ok(is_connected(device).then_some(file))
+    /// Has it among connections that can be ended by somebody else, if it is known which one it is.
+    pub(crate) fn register(&self, connections: &Connections) {
+        if let Some(Identity { id, connection: Some(device) }) = &self.identity {
+            connections.add(device, *id, &self.source);
+        }
     }
 
     /// Whether the system has it no more, as far as it can be told apart.

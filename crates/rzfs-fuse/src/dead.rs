@@ -5,6 +5,7 @@
 //! kernel remembers enough of the directories on the way; afterwards nobody gets to it any more.
 
 use crate::attachment::Attachment;
+use crate::connection::{Connections, Registered};
 use crate::errands;
 use crate::mount::Mount;
 use crate::options::InUse;
@@ -15,10 +16,13 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a mount may take to show that somebody serves it.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long it may take to detach all mounts that were cut off: what cannot be reached by then stays.
+const ABANDON_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What can be said of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,27 +64,39 @@ pub fn clear_aborted_mounts<'a>(
     }
 }
 
-/// Takes mounts of ZFS file systems that are our `own`, by source and directory, from all who have them,
-/// as this process ends and cannot end them in order: they are cut off, where this user may do so, and
-/// detached, the innermost first. None of that waits for what a mount may never answer.
+/// Takes the mounts of some connections from all who have them, as this process ends and cannot end
+/// them in order: first all are cut off, where this user may do so, then they are detached, as far as
+/// they can be reached in time.
 ///
 /// # Errors
 /// Nobody can say what is mounted.
-pub fn abandon_mounts(own: impl Fn(&str, &Path) -> bool) -> io::Result<()> {
-    let mounts = SystemMount::all()?;
-    let is_own = |mount: &&SystemMount| mount.kind == KIND && own(&mount.source, &mount.directory);
-    for mount in mounts.iter().rev().filter(is_own) {
-        let (directory, mount) = (mount.directory.clone(), mount.clone());
-        let abandoned = errands::attempt(PATIENCE, move || {
-            let attachment = Attachment::of_system(&mount);
-            let cut_off = attachment.cut_off();
-            attachment.unmount(InUse::Detach).or(cut_off)
-        });
-        if !matches!(abandoned, Some(Ok(()))) {
-            tracing::warn!(directory = %directory.display(), "a mount stays that nobody serves");
-        }
+pub fn abandon_mounts(connections: &Connections) -> io::Result<()> {
+    let cut_off = connections.cut_off();
+    let until = Instant::now() + ABANDON_PATIENCE;
+    let mut left = detach(&cut_off, until)?;
+    if !left.is_empty() {
+        // Nobody gets to those in a mount that was cut off, but they have gone with it.
+        left = detach(&cut_off, until)?;
+    }
+    for mount in left {
+        let directory = mount.directory.display();
+        tracing::warn!(%directory, "a mount stays that nobody serves");
     }
     Ok(())
+}
+
+/// Detaches the mounts of some connections, the innermost first; answers those that stay.
+fn detach(connections: &[Registered], until: Instant) -> io::Result<Vec<SystemMount>> {
+    let mut mounts = SystemMount::all()?;
+    mounts.retain(|mount| connections.iter().any(|one| one.has(mount)));
+    let is_detached = |mount: &SystemMount| {
+        let mount = mount.clone();
+        let left = until.saturating_duration_since(Instant::now());
+        let detached =
+            errands::attempt(left, move || Attachment::of_system(&mount).unmount(InUse::Detach));
+        matches!(detached, Some(Ok(())))
+    };
+    Ok(mounts.into_iter().rev().filter(|mount| !is_detached(mount)).collect())
 }
 
 fn clear(is_own: impl Fn(&SystemMount) -> bool) -> io::Result<Vec<PathBuf>> {

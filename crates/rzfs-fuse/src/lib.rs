@@ -27,6 +27,7 @@ mod adapter;
 mod answer;
 mod attachment;
 mod attributes;
+mod connection;
 mod credentials;
 mod dead;
 mod durability;
@@ -51,6 +52,7 @@ mod wakefulness;
 mod xattr;
 
 pub use attachment::mounts_without_helper;
+pub use connection::Connections;
 pub use dead::{abandon_mounts, clear_aborted_mounts, clear_dead_mounts};
 pub use errands::run_errands_apart;
 pub use exchange::{Exchange, ExchangeOutcome, Exchanged, NotExchanged, Successor};

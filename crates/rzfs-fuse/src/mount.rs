@@ -1,6 +1,7 @@
 //! Mounting and unmounting.
 
-use crate::attachment::{Attached, Attachment, Detached, is_busy, is_connected};
+use crate::attachment::{Attached, Attachment, Detached, is_busy};
+use crate::connection::{Connection, is_connected};
 use crate::errands;
 use crate::exchange::{Exchange, ExchangeOutcome, NotExchanged};
 use crate::lack::MissingPrerequisite;
@@ -199,6 +200,7 @@ impl Mount {
         };
         let attached = attach().map_err(|source| failure("mount", place.path(), source));
         attached.map(|(at, session, device, mounted_by, served, left_out)| {
+            at.register(&options.connections);
             let attached = Attached::new(at);
             let MountOptions { access, opens, .. } = *options;
             let mount =
@@ -395,7 +397,8 @@ impl Mount {
         // The kernel may only have sent it; it does not tell everybody what is answered.
         let at = self.attached.at();
         let start = Instant::now();
-        while start.elapsed() < ANSWER_PATIENCE && at.waiting_requests().is_ok_and(|one| one > 0) {
+        let waiting = || at.connection().and_then(Connection::waiting_requests);
+        while start.elapsed() < ANSWER_PATIENCE && waiting().is_ok_and(|number| number > 0) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -423,7 +426,10 @@ impl Mount {
     /// Those of some mounts of which requests wait, and none is answered for a while, in which all
     /// of them are watched.
     pub fn stuck_among<'a>(mounts: impl IntoIterator<Item = &'a Self>) -> Vec<&'a Self> {
-        let waiting = |mount: &Self| mount.attached.at().waiting_requests().unwrap_or(0);
+        let waiting = |mount: &Self| {
+            let connection = mount.attached.at().connection();
+            connection.and_then(Connection::waiting_requests).unwrap_or(0)
+        };
         let mut stuck: Vec<_> =
             mounts.into_iter().map(|mount| (mount, waiting(mount).max(1))).collect();
         let start = Instant::now();
@@ -438,9 +444,11 @@ impl Mount {
     /// `ENOTCONN`, and what the kernel had not written yet is lost.
     ///
     /// # Errors
-    /// [`MountError`]: the system refuses. It does so without root rights, and before Linux 5.8.
+    /// [`MountError`]: the system refuses. It does so before Linux 5.8, and without root rights where
+    /// it shows no connections in `/sys/fs/fuse`.
     pub fn cut_off(&self) -> Result<(), MountError> {
-        self.attached.at().cut_off().map_err(|error| failure("cut off", self.directory(), error))
+        let cut_off = self.attached.at().connection().and_then(Connection::cut_off);
+        cut_off.map_err(|error| failure("cut off", self.directory(), error))
     }
 
     /// Has the system let other things happen than so far, also while the mount is in use. A file

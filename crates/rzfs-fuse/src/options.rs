@@ -1,5 +1,6 @@
 //! How to mount, and what.
 
+use crate::connection::Connections;
 use crate::wakefulness::Wakefulness;
 use fuser::MountOption;
 use rustix::mount::MountFlags;
@@ -134,6 +135,8 @@ pub struct MountOptions {
     /// Directories below the root, by their relative paths, on which others are to be mounted.
     /// Where the file system lacks them the mount has them all the same.
     pub mount_points: Vec<PathBuf>,
+    /// What its connection is added to.
+    pub connections: Connections,
     /// Dropped when the mount has ended, whoever ended it.
     pub while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -149,6 +152,7 @@ impl MountOptions {
             threads: 2,
             wakefulness: None,
             mount_points: Vec::new(),
+            connections: Connections::default(),
             while_mounted: None,
         }
     }

@@ -16,7 +16,7 @@ use crate::protocol::{Answer, ReceiveRequest, Refusal, Request, SendRequest};
 use crate::request::MountOptions;
 use crate::starter::{Notice, Starter};
 use rzfs::WritablePool;
-use rzfs_fuse::InUse;
+use rzfs_fuse::{Connections, InUse};
 use rzfs_vdev::IoCounts;
 use std::any::Any;
 use std::io::{Read, Write};
@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 pub(super) struct MountedPool {
     name: String,
     completeness: Completeness,
+    /// Those of all its mounts, whoever changes them, or ends them, at this moment.
+    connections: Connections,
     /// Nothing when it is closed, or about to be. Locked for a moment only.
     open: Mutex<Option<Arc<Open>>>,
     /// Held by whoever ends it.
@@ -72,6 +74,7 @@ impl MountedPool {
         if let Some(pool) = writable {
             pool.replay_volumes();
         }
+        let connections = mounter.connections().clone();
         let completeness = match failures.is_empty() {
             true => planned.completeness,
             false => Completeness::Partial,
@@ -81,7 +84,8 @@ impl MountedPool {
         let open = Open::new(contents, (mounter, table), events, stays);
         let open = Mutex::new(Some(open));
         let (ending, is_over) = (Mutex::default(), AtomicBool::new(false));
-        let this = Self { name: view.name().to_owned(), completeness, open, ending, is_over };
+        let name = view.name().to_owned();
+        let this = Self { name, completeness, connections, open, ending, is_over };
         let attended = match nothing {
             true => Err(ServeError::NothingMounted),
             false => this.current().map_or(Ok(()), |open| open.contents.attend()),
@@ -345,15 +349,11 @@ impl Mounted for MountedPool {
     fn give_up(&self, manner: Disposition) -> Refusal {
         self.is_over.store(true, Ordering::Release);
         // Threads that wait for a device in the kernel would keep them after the end of the process.
-        let mounts = self.current().map_or_else(Vec::new, |open| open.reports());
-        let is_own = |source: &str, directory: &Path| {
-            mounts
-                .iter()
-                .any(|one| one.dataset == source && Path::new(&one.mountpoint) == directory)
-        };
-        rzfs_fuse::abandon_mounts(is_own).unwrap_or_else(|error| {
+        rzfs_fuse::abandon_mounts(&self.connections).unwrap_or_else(|error| {
             tracing::warn!(%error, "mounts stay that nobody serves");
         });
+        // Those that somebody else had cut off before.
+        clear_dead_mounts(&self.name);
         given_up(manner, &self.name, "its devices do not answer")
     }
 

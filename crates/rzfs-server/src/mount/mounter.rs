@@ -17,8 +17,8 @@ use rzfs::WritablePool;
 use rzfs_dsl::dataset::property::{DatasetProperty, PropertyValue};
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_fuse::{
-    Access, CoveredContents, LATENCY_DEVICE, LeftOut, Mount, MountPlace, Nested, Opens, PlaceError,
-    Wakefulness,
+    Access, Connections, CoveredContents, LATENCY_DEVICE, LeftOut, Mount, MountPlace, Nested,
+    Opens, PlaceError, Wakefulness,
 };
 use rzfs_zpl::{
     ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, Files, ReadAhead,
@@ -87,6 +87,8 @@ pub(super) struct Mounter {
     placement: Placement,
     lifetime: Lifetime,
     nesting: Nesting,
+    /// Those of all mounts that it has made.
+    connections: Connections,
     /// Those of a pool that is only read.
     fixed: FixedFileSystems,
     while_mounted: Weak<dyn Any + Send + Sync>,
@@ -116,6 +118,7 @@ impl Mounter {
             placement: placement.clone(),
             lifetime,
             nesting: Nesting::possible(),
+            connections: Connections::default(),
             fixed: FixedFileSystems::default(),
             while_mounted: Arc::downgrade(while_mounted),
         })
@@ -145,6 +148,11 @@ impl Mounter {
     /// with others in it.
     pub(super) fn keep(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.while_mounted.upgrade()
+    }
+
+    /// The connections of all mounts that it has made.
+    pub(super) const fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     pub(super) const fn nesting(&self) -> Nesting {
@@ -234,6 +242,7 @@ impl Mounter {
             opens,
             threads: self.threads,
             wakefulness: self.wakefulness.clone(),
+            connections: self.connections.clone(),
             while_mounted: self.while_mounted.upgrade(),
             ..rzfs_fuse::MountOptions::new(name)
         };
