@@ -67,6 +67,8 @@ pub(crate) enum Failure {
     Refused(Refusal),
     /// The pool that was asked has been let go of meanwhile; for who needs it, as above.
     Gone(String),
+    /// The pool that was asked does not answer: the message; for who needs it, as above.
+    Silent(String),
     /// The command failed with this message, or has said so, and a status of its own.
     Status(String, u8),
     /// The command failed, and has said so; exit 1.
@@ -120,7 +122,8 @@ pub(crate) fn conclude(outcome: Outcome, usage: &str, console: &mut Console<'_>)
         Err(
             Failure::Failed(message)
             | Failure::Refused(Refusal { message, .. })
-            | Failure::Gone(message),
+            | Failure::Gone(message)
+            | Failure::Silent(message),
         ) => {
             console.complain(message);
             1

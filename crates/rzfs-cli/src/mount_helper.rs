@@ -77,7 +77,7 @@ fn mount(words: &[String], verbose: u8, console: &mut Console<'_>) -> Outcome {
         if !flag('s') {
             options.refuse_others()?;
         }
-        return remount(Path::new(directory), &options);
+        return remount(Path::new(directory), &options, console);
     }
     // mount(8) says so of all that is not read-only.
     options.temporary.readonly = options.temporary.readonly.filter(|is_on| *is_on);
@@ -166,9 +166,11 @@ fn is_in_fstab(source: &str) -> bool {
 }
 
 /// Changes how a file system is mounted that is mounted at a directory.
-fn remount(directory: &Path, options: &Sorted) -> Outcome {
+fn remount(directory: &Path, options: &Sorted, console: &mut Console<'_>) -> Outcome {
     let place = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    for mut client in source::all_imported()? {
+    // Those that do not answer have the directory perhaps: that has been told.
+    let (clients, _) = source::all_imported(console)?;
+    for mut client in clients {
         let Some(mounts) = source::if_there(source::mounts(&mut client))? else { continue };
         let Some(mount) = mounts.iter().find(|one| Path::new(&one.mountpoint) == place) else {
             continue;

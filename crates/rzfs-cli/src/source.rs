@@ -8,7 +8,9 @@ use rzfs_dsl::import::{
     MissingLogs,
 };
 use rzfs_format::pool_state::PoolState;
-use rzfs_server::control::{ControlClient, ControlDirectory, ControlError, ReceiveProgress};
+use rzfs_server::control::{
+    AskedPools, ControlClient, ControlDirectory, ControlError, ReceiveProgress,
+};
 use rzfs_server::protocol::{
     AddRequest, Answer, Change, DatasetListing, DatasetQuery, DiffPart, DiffQuery, EventReport,
     HistoryReport, HoldReport, Layout, MountReport, PoolReport, ReceiveRequest, Request,
@@ -18,6 +20,7 @@ use rzfs_server::service::{self, PoolService};
 use rzfs_vdev::create::LocalPools;
 use rzfs_zdb::calendar::Calendar;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
@@ -40,6 +43,7 @@ fn failure(error: ControlError) -> Failure {
             Failure::Gone(format!("cannot open '{pool}': no such pool"))
         }
         ControlError::Refused(refusal) => Failure::Refused(refusal),
+        ControlError::Silent { .. } => Failure::Silent(error.to_string()),
         error => Failure::Failed(error.to_string()),
     }
 }
@@ -162,16 +166,33 @@ pub(crate) fn mounts(respondent: &mut dyn PoolClient) -> Result<Vec<MountReport>
     }
 }
 
-/// All mounted pools, by name.
-pub(crate) fn mounted() -> Result<Vec<Box<dyn PoolClient>>, Failure> {
-    let clients = all_imported()?.into_iter();
-    Ok(clients.map(|client| Box::new(client) as Box<dyn PoolClient>).collect())
+/// All mounted pools, by name; the outcome as of [`all_imported`].
+pub(crate) fn mounted(
+    console: &mut Console<'_>,
+) -> Result<(Vec<Box<dyn PoolClient>>, Outcome), Failure> {
+    let (clients, outcome) = all_imported(console)?;
+    let clients = clients.into_iter().map(|client| Box::new(client) as Box<dyn PoolClient>);
+    Ok((clients.collect(), outcome))
 }
 
-/// All pools that this user has imported, by name.
-pub(crate) fn all_imported() -> Result<Vec<ControlClient>, Failure> {
-    let clients = ControlDirectory::of_user().mounted();
-    clients.map_err(|error| Failure::Failed(error.to_string()))
+/// All pools that this user has imported, by name. Complains about those that do not answer: the
+/// command fails then, after it has done its work with the others.
+pub(crate) fn all_imported(
+    console: &mut Console<'_>,
+) -> Result<(Vec<ControlClient>, Outcome), Failure> {
+    let mounted = ControlDirectory::of_user().mounted();
+    let mounted = mounted.map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut outcome = Ok(());
+    for error in &mounted.silent {
+        outcome = Err(leave_out(error, console));
+    }
+    Ok((mounted.clients, outcome))
+}
+
+/// Tells that a pool is left out, and why.
+pub(crate) fn leave_out(reason: impl Display, console: &mut Console<'_>) -> Failure {
+    console.complain(format_args!("{reason}: it is left out"));
+    Failure::Told
 }
 
 /// The mounted pools among these, by name.
@@ -202,11 +223,17 @@ pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
 }
 
 /// The pools with these names, or all that are imported. Of these some may be let go of meanwhile
-/// ([`if_there`]).
-pub(crate) fn required_or_all(names: &[String]) -> Result<Vec<ControlClient>, Failure> {
+/// ([`if_there`]), and the outcome is that of [`all_imported`].
+pub(crate) fn required_or_all(
+    names: &[String],
+    console: &mut Console<'_>,
+) -> Result<(Vec<ControlClient>, Outcome), Failure> {
     match names {
-        [] => all_imported(),
-        names => names.iter().map(|name| required(name)).collect(),
+        [] => all_imported(console),
+        names => {
+            let clients: Result<_, _> = names.iter().map(|name| required(name)).collect();
+            Ok((clients?, Ok(())))
+        }
     }
 }
 
@@ -274,10 +301,13 @@ pub(crate) fn receive_snapshots(
     client.receive_snapshots(request, from, hear).map_err(failure)
 }
 
-/// What is known about the pools that this user has imported.
-pub(crate) fn local_pools() -> Result<LocalPools, Failure> {
-    let local = ControlDirectory::of_user().local_pools();
-    local.map_err(|error| Failure::Failed(error.to_string()))
+/// What is known about the pools that this user has imported. Complains about those that do not
+/// answer.
+pub(crate) fn local_pools(console: &mut Console<'_>) -> Result<LocalPools, Failure> {
+    let asked = ControlDirectory::of_user().local_pools();
+    let AskedPools { local, silent } = asked.map_err(|error| Failure::Failed(error.to_string()))?;
+    silent.iter().for_each(|error| drop(leave_out(error, console)));
+    Ok(local)
 }
 
 /// A pool that was opened for one command.
@@ -321,8 +351,11 @@ pub(crate) fn respondents(
 ) -> Result<Respondents, Failure> {
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
     if devices.is_empty() {
-        let pools = if names.is_empty() { mounted()? } else { mounted_as(names)? };
-        return Ok(Respondents { pools, failed: Vec::new(), outcome: Ok(()) });
+        let (pools, outcome) = match names {
+            [] => mounted(console)?,
+            names => (mounted_as(names)?, Ok(())),
+        };
+        return Ok(Respondents { pools, failed: Vec::new(), outcome });
     }
     let options = PoolOptions::new().device_paths(devices).force();
     let discovery = options.discover();

@@ -63,7 +63,7 @@ fn report(arguments: StatsArguments, console: &mut Console<'_>) -> Outcome {
         let message = "Prometheus reads totals: there is no interval with -p";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let mut clients = source::required_or_all(&names)?;
+    let (mut clients, outcome) = source::required_or_all(&names, console)?;
     let mut before: Vec<PoolStats> = Vec::new();
     for number in 1_u64.. {
         let now = ask(&mut clients, &names)?;
@@ -71,7 +71,10 @@ fn report(arguments: StatsArguments, console: &mut Console<'_>) -> Outcome {
         if number > 1 && form == Form::Tables {
             writeln!(console.out)?;
         }
-        print(&shown, form, console.out)?;
+        // That there are none is not said of those that do not answer.
+        if !shown.is_empty() || outcome.is_ok() || form != Form::Tables {
+            print(&shown, form, console.out)?;
+        }
         console.out.flush()?;
         before = now;
         match interval.filter(|_| count.is_none_or(|count| number < count) && !before.is_empty()) {
@@ -79,7 +82,7 @@ fn report(arguments: StatsArguments, console: &mut Console<'_>) -> Outcome {
             None => break,
         }
     }
-    Ok(())
+    outcome
 }
 
 /// What the pools say now. Of those that nobody has named some may be let go of meanwhile.

@@ -19,7 +19,7 @@ fn unmount(target: &str, force: bool) -> Outcome {
     let control = ControlDirectory::of_user();
     let client = match control.mounted_as(target).map_err(failed)? {
         Some(client) => Some(client),
-        None => mounted_at(target, control.mounted().map_err(failed)?).map_err(failed)?,
+        None => mounted_at(target, control.mounted().map_err(failed)?.clients).map_err(failed)?,
     };
     let Some(mut client) = client else {
         if has_cleared_dead(target) {

@@ -24,7 +24,9 @@ mod tests;
 
 pub use client::{ControlClient, ReceiveProgress, is_listened_on};
 pub use error::ControlError;
+pub use local_pools::AskedPools;
 
+use client::SharedPatience;
 use namespace::UserNamespace;
 use ownership::{is_made_private, is_of_a_user, is_place_of, is_private, may_have, private_to};
 use rustix::process::geteuid;
@@ -166,19 +168,40 @@ impl ControlDirectory {
         all.map(move |path| socket_in(path, pool)).filter(|path| can_be_bound(path))
     }
 
-    /// Connections to all mounted pools, by name. Sockets that nobody listens on are skipped, and
-    /// so, with a warning, are pools that do not answer soon: all are asked at once.
-    pub fn mounted(&self) -> Result<Vec<ControlClient>, ControlError> {
-        let Mounted { clients, silent } = self.all()?;
-        silent.iter().for_each(pass_over);
-        Ok(clients)
+    /// Connections to all mounted pools, by name, and why others do not answer soon: all are asked at
+    /// once. Sockets that nobody listens on are skipped.
+    ///
+    /// What is asked of these pools later is not waited for much longer either, unless it is to read
+    /// what is long, or to change something.
+    ///
+    /// # Errors
+    /// The directory cannot be used.
+    pub fn mounted(&self) -> Result<Mounted, ControlError> {
+        self.mounted_within(LISTING_TIMEOUT)
     }
 
-    /// The same, with those that do not answer.
+    /// The same in so much time.
     ///
     /// # Errors
     /// As [`ControlDirectory::mounted`].
-    pub fn all(&self) -> Result<Mounted, ControlError> {
+    pub fn mounted_within(&self, patience: Duration) -> Result<Mounted, ControlError> {
+        let shared = SharedPatience::new(LISTING_TIMEOUT);
+        let mut mounted = Mounted::default();
+        for answer in
+            ask_all(&self.all_sockets()?, |path| ControlClient::connect_within(path, patience))
+        {
+            match answer {
+                Ok(client) => mounted.clients.extend(client),
+                Err(error) => mounted.silent.push(error),
+            }
+        }
+        mounted.clients.iter_mut().for_each(|client| client.share(&shared));
+        mounted.clients.sort_by(|a, b| a.identity().pool.cmp(&b.identity().pool));
+        Ok(mounted)
+    }
+
+    /// Where somebody of this user may listen.
+    fn all_sockets(&self) -> Result<Vec<PathBuf>, ControlError> {
         let mut sockets = sockets_in(&self.own)?;
         for path in &self.others {
             // What others have put there is none of ours.
@@ -187,15 +210,7 @@ impl ControlDirectory {
                 Err(error) => tracing::debug!(%error, "passed over"),
             }
         }
-        let mut mounted = Mounted::default();
-        for answer in connect_all(&sockets) {
-            match answer {
-                Ok(client) => mounted.clients.extend(client),
-                Err(error) => mounted.silent.push(error),
-            }
-        }
-        mounted.clients.sort_by(|a, b| a.identity().pool.cmp(&b.identity().pool));
-        Ok(mounted)
+        Ok(sockets)
     }
 
     /// A connection to one mounted pool, which may take longer to answer than one that is not
@@ -216,11 +231,6 @@ impl ControlDirectory {
         }
         silent.map_or(Ok(None), Err)
     }
-}
-
-fn pass_over(error: &ControlError) {
-    // A pool that is in trouble keeps nobody from the others.
-    tracing::warn!("{error}; it is passed over");
 }
 
 /// Pools whose names have no `~` have different sockets, but for names of the same checksum.
@@ -262,9 +272,9 @@ fn sockets_in(directory: &Path) -> Result<Vec<PathBuf>, ControlError> {
     Ok(sockets)
 }
 
-/// Connections to the pools that answer soon.
-fn connect_all(sockets: &[PathBuf]) -> Vec<Result<Option<ControlClient>, ControlError>> {
-    let ask = |path: &Path| ControlClient::connect_within(path, LISTING_TIMEOUT);
+/// Asks all at once.
+fn ask_all<T: Send>(sockets: &[PathBuf], ask: impl Fn(&Path) -> T + Sync) -> Vec<T> {
+    let ask = &ask;
     thread::scope(|scope| {
         let asked: Vec<_> = sockets
             .iter()

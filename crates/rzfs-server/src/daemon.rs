@@ -18,6 +18,7 @@ mod runtime;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use allocator::restart_tuned;
 pub use background::{Completeness, Readiness, SERVE, Verdict};
@@ -44,6 +45,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
+use turns::Turns;
 
 /// How often it is looked whether the control socket is still there.
 const SOCKET_GLANCE: Duration = Duration::from_secs(2);
@@ -131,6 +133,7 @@ async fn run(
     // Changes that were done while somebody ended the pool: their answers come when it has ended.
     let mut waiting = Vec::new();
     let mut asked_by_signal = AskedBySignal::default();
+    let turns = Arc::new(Turns::new());
     let mut glances = interval(SOCKET_GLANCE);
     glances.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -139,7 +142,8 @@ async fn run(
                 Ok(stream) => {
                     let sender = farewell_sender.downgrade();
                     let (mounted, endings) = (Arc::clone(&mounted), endings.clone());
-                    tokio::spawn(converse(stream, mounted, endings, sender));
+                    let turns = Arc::clone(&turns);
+                    tokio::spawn(converse(stream, mounted, (endings, turns), sender));
                 }
                 Err(error) => tracing::warn!(%error, "control socket"),
             },

@@ -112,13 +112,19 @@ fn complain(failure: Failure, console: &mut Console<'_>) -> Result<Failure, Fail
 }
 
 /// The roots that a command is about: of one dataset, of all below it, or of all pools.
-fn roots(words: &[Word], usage: &str) -> Result<Vec<(ControlClient, Vec<KeyReport>)>, Failure> {
+fn roots(
+    words: &[Word],
+    usage: &str,
+    console: &mut Console<'_>,
+) -> Result<Vec<(ControlClient, Vec<KeyReport>)>, Failure> {
     let flag = |letter| words.contains(&Word::Flag(letter));
     let operands = operands(words);
     match (flag('a'), operands.as_slice()) {
         (true, []) => {
             let mut all = Vec::new();
-            for mut client in source::all_imported()? {
+            // Of those that are left out it is told.
+            let (clients, _) = source::all_imported(console)?;
+            for mut client in clients {
                 let name = client.identity().pool.clone();
                 let Some(found) = source::if_there(reports(&mut client, &name, None))? else {
                     continue;
@@ -160,7 +166,7 @@ pub(super) fn load(words: &[String], console: &mut Console<'_>) -> Outcome {
     let purpose = if flag('n') { Purpose::DryRun } else { Purpose::Change };
     let (mut tried, mut done) = (0, 0);
     let mut outcome = Ok(());
-    for (mut client, reports) in roots(&words, "missing dataset argument")? {
+    for (mut client, reports) in roots(&words, "missing dataset argument", console)? {
         // The history of each pool has the command once, unless it changes nothing.
         let mut line = Some(&*line).filter(|_| purpose == Purpose::Change);
         let skipped = |report: &&KeyReport| several && report.is_loaded && !flag('n');
@@ -256,7 +262,7 @@ pub(super) fn unload(words: &[String], console: &mut Console<'_>) -> Outcome {
     let several = flag('r') || flag('a');
     let (mut tried, mut done) = (0, 0);
     let mut outcome = Ok(());
-    for (mut client, mut reports) in roots(&words, "missing dataset argument")? {
+    for (mut client, mut reports) in roots(&words, "missing dataset argument", console)? {
         if several {
             reports.retain(|report| report.is_loaded);
         }

@@ -71,7 +71,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             Ok(more) => mounts.extend(more),
             Err(Failure::Gone(_)) => {}
             // It keeps nobody from the others.
-            Err(failure) => tracing::warn!("{}; it is passed over", text(failure)),
+            Err(failure) => found.outcome = Err(source::leave_out(text(failure), console)),
         }
     }
     if let Some(name) = operand {
@@ -128,11 +128,10 @@ fn remount(name: &str, temporary: Temporary) -> Outcome {
 /// Has all imported pools mount what is mounted by itself: those first that are outside of others,
 /// which they would hide.
 fn mount_all(keys: Keys, manner: &MountManner, console: &mut Console<'_>) -> Outcome {
-    let clients = source::all_imported()?;
+    let (clients, mut outcome) = source::all_imported(console)?;
     let mut placed: Vec<_> =
         clients.into_iter().map(|mut one| (outermost_mount_point(&mut one), one)).collect();
     placed.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let mut outcome = Ok(());
     for (_, mut client) in placed {
         if keys == Keys::Load {
             match super::keys::load_all_for_mount(&mut client, console) {

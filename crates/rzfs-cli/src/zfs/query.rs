@@ -110,8 +110,13 @@ impl Query {
                     Depth::Unsaid | Depth::Unlimited => None,
                 };
                 let listing = self.ask(respondent.as_mut(), Vec::new(), kinds, depth);
-                if let Some(listing) = source::if_there(listing)? {
-                    collect(listing, &mut datasets, &mut outcome, console);
+                match source::if_there(listing) {
+                    Ok(Some(listing)) => collect(listing, &mut datasets, &mut outcome, console),
+                    Ok(None) => {}
+                    Err(Failure::Silent(reason)) => {
+                        outcome = Err(source::leave_out(reason, console));
+                    }
+                    Err(failure) => return Err(failure),
                 }
             }
         }
@@ -214,6 +219,7 @@ pub(super) fn text(failure: Failure) -> String {
         | Failure::Failed(text)
         | Failure::Refused(Refusal { message: text, .. })
         | Failure::Gone(text)
+        | Failure::Silent(text)
         | Failure::Status(text, _) => text,
         Failure::Told => String::new(),
         Failure::Output(error) => error.to_string(),

@@ -16,14 +16,14 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     let operands = operands(&words);
-    let mut clients = source::all_imported()?;
+    let (mut clients, outcome) = source::all_imported(console)?;
     let target = match (flag('a'), operands.as_slice()) {
         (true, []) => {
             for client in &mut source::innermost_first(clients) {
                 let change = Change::UnmountAll { force: flag('f') };
                 source::if_there(source::change(client, change, None))?;
             }
-            return Ok(());
+            return outcome;
         }
         (true, _) => return Err(Failure::Usage("too many arguments".to_owned())),
         (false, []) => return Err(Failure::Usage("missing filesystem argument".to_owned())),

@@ -41,7 +41,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool add", words);
     let (pool, mut request, purpose) = parse(words)?;
     let mut client = required(&pool)?;
-    let LocalPools { imported, auxiliary } = local_pools()?;
+    let LocalPools { imported, auxiliary } = local_pools(console)?;
     request.imported = imported.into_iter().map(|guid| guid.get()).collect();
     request.auxiliary = auxiliary.into_iter().map(|(guid, pool)| (guid.get(), pool)).collect();
     if purpose == Purpose::DryRun {

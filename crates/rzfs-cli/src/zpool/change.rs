@@ -38,13 +38,14 @@ pub(super) fn set(words: &[String]) -> Outcome {
 }
 
 /// Runs `zpool sync`.
-pub(super) fn sync(words: &[String]) -> Outcome {
+pub(super) fn sync(words: &[String], console: &mut Console<'_>) -> Outcome {
     let names = operands(&NONE.parse(words)?);
-    for client in &mut required_or_all(&names)? {
+    let (mut clients, outcome) = required_or_all(&names, console)?;
+    for client in &mut clients {
         let synced = source::change(client, Change::Sync, None);
         source::if_there_or_named(&names, synced)?;
     }
-    Ok(())
+    outcome
 }
 
 /// Runs `zpool reguid`.
@@ -94,7 +95,8 @@ pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
         return list_pools(console);
     }
     writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
-    for client in &mut required_or_all(&names)? {
+    let (mut clients, outcome) = required_or_all(&names, console)?;
+    for client in &mut clients {
         let name = client.identity().pool.clone();
         let before = source::if_there_or_named(&names, source::pool_report(client))?;
         let Some(version) = before.map(|report| report.version) else { continue };
@@ -122,7 +124,7 @@ pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
         }
         writeln!(console.out)?;
     }
-    Ok(())
+    outcome
 }
 
 /// `zpool upgrade -v`.
@@ -146,7 +148,8 @@ fn list_features(console: &mut Console<'_>) -> Outcome {
 fn list_pools(console: &mut Console<'_>) -> Outcome {
     writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
     let mut lacking = Vec::new();
-    for mut pool in source::mounted()? {
+    let (pools, outcome) = source::mounted(console)?;
+    for mut pool in pools {
         let report = source::if_there(source::pool_report(pool.as_mut()))?;
         let Some(report) = report else { continue };
         let disabled = report
@@ -162,7 +165,7 @@ fn list_pools(console: &mut Console<'_>) -> Outcome {
     if lacking.is_empty() {
         writeln!(console.out, "All pools are formatted using feature flags.\n")?;
         writeln!(console.out, "Every feature flags pool has all supported features enabled.")?;
-        return Ok(());
+        return outcome;
     }
     writeln!(
         console.out,
@@ -181,5 +184,5 @@ fn list_pools(console: &mut Console<'_>) -> Outcome {
         }
     }
     writeln!(console.out)?;
-    Ok(())
+    outcome
 }

@@ -19,7 +19,7 @@ pub(super) fn export(words: &[String], console: &mut Console<'_>) -> Outcome {
     let mut outcome = Ok(());
     match (words.contains(&Word::Flag('a')), names.is_empty()) {
         (true, true) => {
-            let mounted = ControlDirectory::of_user().all();
+            let mounted = ControlDirectory::of_user().mounted();
             let mounted = mounted.map_err(|error| Failure::Failed(error.to_string()))?;
             let clients = source::innermost_first(mounted.clients);
             names = clients.iter().map(|one| one.identity().pool.clone()).collect();

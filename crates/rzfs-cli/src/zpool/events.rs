@@ -17,7 +17,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     if names.len() > 1 {
         return Err(Failure::Usage("too many arguments".to_owned()));
     }
-    let mut clients = required_or_all(&names)?;
+    let (mut clients, outcome) = required_or_all(&names, console)?;
     if flag('c') {
         let mut cleared = 0;
         for client in &mut clients {
@@ -26,7 +26,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             }
         }
         writeln!(console.out, "cleared {cleared} events")?;
-        return Ok(());
+        return outcome;
     }
     let mut events: Vec<EventReport> = Vec::new();
     for client in &mut clients {
@@ -44,7 +44,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             details(event, console)?;
         }
     }
-    Ok(())
+    outcome
 }
 
 fn details(event: &EventReport, console: &mut Console<'_>) -> Outcome {

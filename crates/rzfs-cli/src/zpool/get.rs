@@ -98,7 +98,7 @@ impl Get {
             _ => columns,
         };
         let (mut pools, outcome) = self.open(selection, console)?;
-        let reports = selection.reports(&mut pools)?;
+        let (reports, asked) = selection.reports(&mut pools, console)?;
         let columns = match self.properties.as_str() {
             "all" => with_user_properties(columns, &reports),
             _ => columns,
@@ -107,7 +107,7 @@ impl Get {
             Some(json) => print_json(json, &reports, &columns, console)?,
             None => self.print(&reports, &columns, console)?,
         }
-        outcome
+        outcome.and(asked)
     }
 
     /// The pools; the text for an unknown one is this command's own.

@@ -52,7 +52,8 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         }
     }
     let mut pools = source::importable(&devices, console)?;
-    let here: Vec<u64> = source::local_pools()?.imported.iter().map(|guid| guid.get()).collect();
+    let local = source::local_pools(console)?;
+    let here: Vec<u64> = local.imported.iter().map(|guid| guid.get()).collect();
     pools.retain(|pool| (pool.label_state == DESTROYED) == flag('D') && !here.contains(&pool.guid));
     let request = request(&words, &devices, line, &operands)?;
     match operands.as_slice() {

@@ -1,6 +1,6 @@
 //! `zpool labelclear` (spec 09, section 4).
 
-use crate::console::{Failure, Outcome};
+use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::source;
 use rzfs_blockdev::{Access, BlockDevice, FileDevice, OpenError, OpenOptions};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const GRAMMAR: Grammar = Grammar { letters: &[('f', Value::None)], names: &[] };
 
 /// Runs `zpool labelclear`.
-pub(super) fn run(words: &[String]) -> Outcome {
+pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = GRAMMAR.parse(words)?;
     let names = operands(&words);
     let [name] = names.as_slice() else {
@@ -41,7 +41,7 @@ pub(super) fn run(words: &[String]) -> Outcome {
     let device: Arc<dyn BlockDevice> = Arc::new(device.map_err(fail)?);
     let force = words.contains(&Word::Flag('f'));
     let mode = if force { ClearMode::Force } else { ClearMode::Careful };
-    let imported = source::local_pools()?.imported;
+    let imported = source::local_pools(console)?.imported;
     match (clear_labels(&device, mode, |guid| imported.contains(&guid)), writer) {
         (Err(ClearError::Device { .. }), Some(writer)) => Err(fail(writer)),
         (cleared, _) => cleared.map(|_| ()).map_err(|error| Failure::Failed(error.to_string())),

@@ -111,31 +111,44 @@ impl Selection {
         Ok((pools, outcome))
     }
 
-    /// The state of pools. Of those that nobody has named some may be let go of meanwhile.
+    /// The state of pools. Of those that nobody has named some may be let go of meanwhile; about
+    /// those that do not answer it complains, and the outcome is that of the command.
     pub(crate) fn reports(
         &self,
         pools: &mut [Box<dyn PoolClient>],
-    ) -> Result<Vec<PoolReport>, Failure> {
+        console: &mut Console<'_>,
+    ) -> Result<(Vec<PoolReport>, Outcome), Failure> {
         let mut reports = Vec::with_capacity(pools.len());
+        let mut outcome = Ok(());
         for pool in pools {
             let report = source::pool_report(pool.as_mut());
-            reports.extend(source::if_there_or_named(&self.names, report)?);
+            match source::if_there_or_named(&self.names, report) {
+                Ok(report) => reports.extend(report),
+                Err(Failure::Silent(reason)) => outcome = Err(source::leave_out(reason, console)),
+                Err(failure) => return Err(failure),
+            }
         }
-        Ok(reports)
+        Ok((reports, outcome))
     }
 
-    /// Calls `print` with the state of the pools as often as was asked for.
+    /// Calls `print` with the state of the pools as often as was asked for; not where there is
+    /// nothing to tell but that all of them have been left out.
     pub(crate) fn repeat(
         &self,
         console: &mut Console<'_>,
         mut print: impl FnMut(&[PoolReport], bool, &mut Console<'_>) -> Outcome,
     ) -> Outcome {
-        let (mut pools, outcome) = self.respondents(console)?;
+        let (mut pools, mut outcome) = self.respondents(console)?;
         let mut printed = 0;
         loop {
-            let reports = self.reports(&mut pools)?;
+            let (reports, asked) = self.reports(&mut pools, console)?;
+            outcome = outcome.and(asked);
+            let is_all = self.names.is_empty() && self.devices.is_empty();
+            let are_left_out = reports.is_empty() && is_all && outcome.is_err();
             print_stamp(self.stamp, console)?;
-            print(&reports, printed == 0, console)?;
+            if !are_left_out {
+                print(&reports, printed == 0, console)?;
+            }
             console.out.flush()?;
             printed += 1;
             // Of pools that are named and are not there nothing more will come.

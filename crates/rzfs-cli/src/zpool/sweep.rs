@@ -1,7 +1,7 @@
 //! `zpool initialize` and `zpool trim` (spec 09, section 2).
 
 use super::wait::{Activity, wait_for};
-use crate::console::{Failure, Outcome};
+use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::quantity::parse_size;
@@ -43,18 +43,18 @@ const TRIM: Grammar = Grammar {
 };
 
 /// Runs `zpool initialize`.
-pub(super) fn initialize(words: &[String]) -> Outcome {
+pub(super) fn initialize(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool initialize", words);
-    run(SweepKind::Initialize, &INITIALIZE.parse(words)?, &line)
+    run(SweepKind::Initialize, &INITIALIZE.parse(words)?, &line, console)
 }
 
 /// Runs `zpool trim`.
-pub(super) fn trim(words: &[String]) -> Outcome {
+pub(super) fn trim(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zpool trim", words);
-    run(SweepKind::Trim, &TRIM.parse(words)?, &line)
+    run(SweepKind::Trim, &TRIM.parse(words)?, &line, console)
 }
 
-fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
+fn run(kind: SweepKind, words: &[Word], line: &str, console: &mut Console<'_>) -> Outcome {
     let flag = |letter| words.contains(&Word::Flag(letter));
     let order = order(words)?;
     let erasure = if flag('d') { Erasure::Secure } else { Erasure::Plain };
@@ -77,7 +77,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
         (false, Some(pool)) => (vec![pool], operands.collect()),
     };
     let failed = |failure: Failure| failure.with_status(FAILED);
-    let mut clients = required_or_all(&pools).map_err(failed)?;
+    let (mut clients, outcome) = required_or_all(&pools, console).map_err(failed)?;
     for client in &mut clients {
         let devices = devices.clone();
         let request = SweepRequest { kind, order, erasure, devices };
@@ -94,7 +94,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str) -> Outcome {
             source::if_there_or_named(&pools, waited)?;
         }
     }
-    Ok(())
+    outcome
 }
 
 /// What the options want. One that comes after another is told to be too much.

@@ -73,7 +73,7 @@ impl Rzfs {
 
     /// The process that has a pool mounted.
     pub(crate) fn daemon(&self, pool: &str) -> u32 {
-        let mounted = self.control().mounted().unwrap();
+        let mounted = self.control().mounted().unwrap().clients;
         mounted.iter().find(|one| one.identity().pool == pool).unwrap().identity().process
     }
 }
@@ -92,7 +92,7 @@ impl Drop for Rzfs {
     /// A test that fails leaves no mounts behind.
     fn drop(&mut self) {
         let pools: Vec<_> = match self.control().mounted() {
-            Ok(clients) => clients.iter().map(|one| one.identity().pool.clone()).collect(),
+            Ok(mounted) => mounted.clients.iter().map(|one| one.identity().pool.clone()).collect(),
             Err(_) => return,
         };
         for pool in pools {

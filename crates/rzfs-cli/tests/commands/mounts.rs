@@ -36,7 +36,7 @@ impl Mounted {
     }
 
     fn is_over(&self) -> bool {
-        !is_mounted(&self.directory) && self.rzfs.control().mounted().unwrap().is_empty()
+        !is_mounted(&self.directory) && self.rzfs.control().mounted().unwrap().clients.is_empty()
     }
 
     fn umount(&self, words: &[&str]) -> Outcome {

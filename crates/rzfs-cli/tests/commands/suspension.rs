@@ -8,6 +8,7 @@ mod reports;
 mod requests;
 mod returned;
 mod shared;
+mod silent;
 
 use crate::harness::{Outcome, is_mounted, kill_server, outcome, wait_until};
 use crate::workshop::Workshop;

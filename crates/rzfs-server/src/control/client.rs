@@ -15,6 +15,7 @@ use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a pool that is named may take to say who it is.
@@ -28,12 +29,41 @@ const OTHERS_CHANGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The longest answer that is read from a pool of another user, in bytes.
 const MAX_OTHERS_ANSWER: u64 = 64 << 20;
 
+/// How long a pool that nobody has named may take over what needs reading, which may be long.
+const LISTED_READING_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long each of them may take at least, when others have used up what they have together.
+const LEAST_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What pools that nobody has named may take together without an answer: one after the other may
+/// keep silent.
+#[derive(Clone, Debug)]
+pub(super) struct SharedPatience(Arc<Mutex<Duration>>);
+
+impl SharedPatience {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self(Arc::new(Mutex::new(patience)))
+    }
+
+    fn left(&self) -> Duration {
+        (*self.0.lock().unwrap_or_else(PoisonError::into_inner)).max(LEAST_PATIENCE)
+    }
+
+    /// Somebody was waited for in vain.
+    fn spend(&self, time: Duration) {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *left = left.saturating_sub(time);
+    }
+}
+
 /// A connection to a mounted pool.
 #[derive(Debug)]
 pub struct ControlClient {
     identity: Identity,
     stream: BufReader<TimedStream>,
     listener: Listener,
+    /// Shared with others among which it was listed; nothing for a pool that was named.
+    shared: Option<SharedPatience>,
 }
 
 impl ControlClient {
@@ -55,10 +85,8 @@ impl ControlClient {
         patience: Duration,
     ) -> Result<Option<Self>, ControlError> {
         let name = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let fail = |source: std::io::Error| ControlError::Wire {
-            pool: name(),
-            source: WireError::Io(source),
-        };
+        let fail =
+            |source: std::io::Error| ControlError::of_wire(&name(), None, WireError::Io(source));
         let until = Instant::now() + patience;
         let (stream, listener) = match connect_within(path, patience) {
             Ok(connected) => connected,
@@ -69,9 +97,12 @@ impl ControlClient {
             }
             Err(error) => return Err(fail(error)),
         };
-        let identity = Identity { pool: name(), guid: 0, process: 0, is_writable: false };
+        // Until it says so itself.
+        let process = socket_peercred(&stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
+        let process = process.unsigned_abs();
+        let identity = Identity { pool: name(), guid: 0, process, is_writable: false };
         let stream = BufReader::new(TimedStream { stream, limit: Limit::Until(until) });
-        let mut client = Self { identity, stream, listener };
+        let mut client = Self { identity, stream, listener, shared: None };
         match client.ask_within(&Request::Identify, Limit::Until(until)) {
             Ok(Answer::Identity(identity)) => client.identity = identity,
             Ok(_) => return Err(ControlError::Mismatch(client.identity.pool)),
@@ -102,12 +133,39 @@ impl ControlClient {
         &self.identity
     }
 
-    /// Asks and waits for the answer, for ever if it is a process of this user; a refusal is an
-    /// error.
+    /// Has it share patience with others that were listed with it.
+    pub(super) fn share(&mut self, patience: &SharedPatience) {
+        self.shared = Some(patience.clone());
+    }
+
+    /// Asks and waits for the answer; of a process of this user for ever, if its pool was named or is
+    /// to be changed. A refusal is an error.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
-        let patience = self.listener.patience(request);
-        let until = patience.map(|patience| Limit::Until(Instant::now() + patience));
-        self.ask_within(request, until.unwrap_or(Limit::None))
+        let patience = match (self.listener.patience(request), &self.shared) {
+            (None, Some(shared)) => listed_patience(request, shared),
+            (patience, _) => patience,
+        };
+        let start = Instant::now();
+        let until = patience.map(|patience| Limit::Until(start + patience));
+        let answer = self.ask_within(request, until.unwrap_or(Limit::None));
+        if let (Err(ControlError::Silent { .. }), Some(shared)) = (&answer, &self.shared) {
+            shared.spend(start.elapsed());
+        }
+        answer
+    }
+
+    /// Asks a pool of which an answer is of use only until a moment.
+    pub(super) fn ask_until(
+        &mut self,
+        request: &Request,
+        until: Instant,
+    ) -> Result<Answer, ControlError> {
+        self.ask_within(request, Limit::Until(until))
+    }
+
+    fn failed(&self, source: WireError) -> ControlError {
+        let process = Some(self.identity.process).filter(|process| *process != 0);
+        ControlError::of_wire(&self.identity.pool, process, source)
     }
 
     /// Has a snapshot sent to `to`. That nothing can be written there is told apart from what the
@@ -168,8 +226,7 @@ impl ControlClient {
     /// The next answer to what was asked; a refusal is an error.
     fn next_answer(&mut self) -> Result<Answer, ControlError> {
         let answer = receive(&mut self.stream, self.listener.limit());
-        let failed = |source| ControlError::Wire { pool: self.identity.pool.clone(), source };
-        match answer.map_err(failed)? {
+        match answer.map_err(|source| self.failed(source))? {
             Answer::Failed(refusal) => Err(refusal.into()),
             answer => Ok(answer),
         }
@@ -178,8 +235,33 @@ impl ControlClient {
     fn ask_within(&mut self, request: &Request, limit: Limit) -> Result<Answer, ControlError> {
         self.stream.get_mut().limit = limit;
         let sent = send(self.stream.get_mut(), request);
-        sent.map_err(|source| ControlError::Wire { pool: self.identity.pool.clone(), source })?;
+        sent.map_err(|source| self.failed(source))?;
         self.next_answer()
+    }
+}
+
+/// How long a pool may take to answer that nobody has named: what it knows comes soon, what it reads
+/// takes its time, and changes wait for others themselves.
+fn listed_patience(request: &Request, shared: &SharedPatience) -> Option<Duration> {
+    match request {
+        Request::Identify
+        | Request::Pool
+        | Request::Mounts
+        | Request::Events
+        | Request::ClearEvents
+        | Request::Stats => Some(shared.left()),
+        Request::Datasets(_)
+        | Request::History
+        | Request::Holds { .. }
+        | Request::Reclaimed { .. }
+        | Request::Differences(_)
+        | Request::StreamSizes(_) => Some(LISTED_READING_TIMEOUT),
+        Request::Change { .. }
+        | Request::PlanAdd(_)
+        | Request::Send(_)
+        | Request::Receive(_)
+        | Request::Unmount { .. }
+        | Request::Destroy { .. } => None,
     }
 }
 
@@ -310,17 +392,25 @@ impl TimedStream {
     }
 }
 
+/// The system says of a stream that has waited for long enough that it would have to wait.
+fn in_time(error: std::io::Error) -> std::io::Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
 impl Read for TimedStream {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(bytes)
+        self.stream.read(bytes).map_err(in_time)
     }
 }
 
 impl Write for TimedStream {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(bytes)
+        self.stream.write(bytes).map_err(in_time)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

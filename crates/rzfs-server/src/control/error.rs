@@ -2,6 +2,7 @@
 
 use crate::protocol::{Refusal, WireError};
 use rzfs_blockdev::without_number;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// What can go wrong between a command and a mounted pool.
@@ -42,10 +43,35 @@ pub enum ControlError {
         /// What happened.
         source: WireError,
     },
+    /// The pool is there, but nothing comes from its process in time.
+    #[error("pool '{pool}' does not answer{}", in_process(*process))]
+    Silent {
+        /// The pool.
+        pool: String,
+        /// The process, where it is known.
+        process: Option<u32>,
+    },
     /// The pool answered something else than it was asked.
     #[error("pool '{0}': the answer does not fit the question")]
     Mismatch(String),
     /// The pool refused.
     #[error("{0}")]
     Refused(#[from] Refusal),
+}
+
+fn in_process(process: Option<u32>) -> String {
+    process.map_or_else(String::new, |process| format!(" (process {process})"))
+}
+
+impl ControlError {
+    /// What has become of a conversation with the process of a pool.
+    pub(super) fn of_wire(pool: &str, process: Option<u32>, source: WireError) -> Self {
+        let pool = pool.to_owned();
+        match source {
+            WireError::Io(error) if error.kind() == ErrorKind::TimedOut => {
+                Self::Silent { pool, process }
+            }
+            source => Self::Wire { pool, source },
+        }
+    }
 }

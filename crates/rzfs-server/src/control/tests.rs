@@ -3,9 +3,9 @@
 use super::client::is_listened_on;
 use super::ownership::is_private;
 use super::*;
-use crate::protocol::{Answer, Identity, Request, WireError};
+use crate::protocol::{Answer, Identity, MAX_REQUEST, Request, WireError, receive, send};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -16,10 +16,10 @@ use std::time::Instant;
 fn a_missing_directory_has_no_pools() {
     let parent = tempfile::tempdir().unwrap();
     let directory = ControlDirectory::at(parent.path().join("a/b"));
-    assert!(directory.mounted().unwrap().is_empty());
+    assert!(directory.mounted().unwrap().clients.is_empty());
     directory.prepare().unwrap();
     directory.prepare().unwrap();
-    assert!(directory.mounted().unwrap().is_empty());
+    assert!(directory.mounted().unwrap().clients.is_empty());
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn pools_of_other_sessions_are_found_unless_somebody_else_made_the_place() {
     assert!(directory.sockets("tank").any(|path| path == other.join("tank.sock")));
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(directory.sockets("tank").count(), 1);
-    assert!(directory.mounted().unwrap().is_empty());
+    assert!(directory.mounted().unwrap().clients.is_empty());
 }
 
 #[test]
@@ -106,13 +106,52 @@ fn pools_that_do_not_answer_cost_one_moment_together() {
     rustix::net::listen(&full, 0).unwrap();
     let _waiting = UnixStream::connect(directory.socket("full")).unwrap();
     let start = Instant::now();
-    assert!(directory.mounted().unwrap().is_empty());
+    let Mounted { clients, silent: told } = directory.mounted().unwrap();
+    assert!(clients.is_empty());
+    let process = std::process::id();
+    let mut told: Vec<_> = told.iter().map(ToString::to_string).collect();
+    told.sort_unstable();
+    let named = |pool| format!("pool '{pool}' does not answer (process {process})");
+    let expected = [named("a"), named("b"), named("c"), "pool 'full' does not answer".to_owned()];
+    assert_eq!(told, expected);
     assert!(start.elapsed() < LISTING_TIMEOUT * 3, "{:?}", start.elapsed());
     assert!(is_listened_on(&directory.socket("full")));
     assert!(is_listened_on(&directory.socket("a")));
     drop(silent);
     assert!(!is_listened_on(&directory.socket("a")));
     assert!(!is_listened_on(&directory.socket("none")));
+}
+
+/// They say who they are, and nothing more: all of their threads wait for devices.
+#[test]
+fn pools_that_answer_nothing_more_cost_one_moment_together() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = ControlDirectory::at(parent.path().join("run"));
+    directory.prepare().unwrap();
+    for pool in ["a", "b", "c"] {
+        let listener = std::os::unix::net::UnixListener::bind(directory.socket(pool)).unwrap();
+        thread::spawn(move || {
+            let mut kept = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.unwrap());
+                receive::<Request>(&mut stream, MAX_REQUEST).unwrap();
+                let (pool, guid, process) = (pool.to_owned(), 5, 6);
+                let identity = Identity { pool, guid, process, is_writable: true };
+                send(stream.get_mut(), &Answer::Identity(identity)).unwrap();
+                kept.push(stream);
+            }
+        });
+    }
+    let start = Instant::now();
+    for client in &mut directory.mounted().unwrap().clients {
+        let told = client.ask(&Request::Pool).unwrap_err();
+        assert!(told.to_string().ends_with("does not answer (process 6)"), "{told}");
+    }
+    assert!(start.elapsed() < LISTING_TIMEOUT * 2, "{:?}", start.elapsed());
+    let start = Instant::now();
+    let asked = directory.local_pools().unwrap();
+    assert_eq!((asked.local.imported.len(), asked.silent.len()), (0, 3));
+    assert!(start.elapsed() < LISTING_TIMEOUT * 2, "{:?}", start.elapsed());
 }
 
 #[test]
@@ -129,7 +168,7 @@ fn who_answers_a_little_at_a_time_is_not_waited_for_either() {
     });
     let start = Instant::now();
     let (tell, told) = std::sync::mpsc::channel();
-    thread::spawn(move || tell.send(directory.mounted().unwrap().len()));
+    thread::spawn(move || tell.send(directory.mounted().unwrap().clients.len()));
     assert_eq!(told.recv_timeout(LISTING_TIMEOUT * 3), Ok(0), "{:?}", start.elapsed());
 }
 
@@ -182,5 +221,5 @@ fn abandoned_sockets_are_skipped() {
     let directory = ControlDirectory::at(parent.path().join("run"));
     directory.prepare().unwrap();
     drop(std::os::unix::net::UnixListener::bind(directory.socket("gone")).unwrap());
-    assert!(directory.mounted().unwrap().is_empty());
+    assert!(directory.mounted().unwrap().clients.is_empty());
 }

@@ -5,6 +5,7 @@ use super::error::DaemonError;
 use super::line::Line;
 use super::mounted::{Caller, Ending, Mounted};
 use super::signals::GLANCE;
+use super::turns::{Turn, Turns};
 use crate::protocol::{
     Answer, Incoming, MAX_REQUEST, PART, PartReader, PartWriter, ReceiveRequest, Refusal, Request,
     SendRequest, WireError, encode,
@@ -60,7 +61,7 @@ impl FinalReply {
 pub(super) async fn converse(
     stream: UnixStream,
     mounted: Arc<impl Mounted>,
-    endings: Endings,
+    (endings, turns): (Endings, Arc<Turns>),
     farewells: mpsc::WeakSender<FinalReply>,
 ) {
     let owner = rustix::process::geteuid().as_raw();
@@ -86,6 +87,16 @@ pub(super) async fn converse(
             }
             request => request,
         };
+        let queue = request.as_ref().ok().and_then(|request| turns.queue(request));
+        let turn = match queue {
+            // What waits for its turn is not begun for nobody.
+            Some(queue) => tokio::select! {
+                biased;
+                () = hung_up(&reader) => return,
+                turn = queue.turn() => turn.map(Some),
+            },
+            None => Ok(None),
+        };
         // For as long as somebody has this, the process waits for the farewell: also when a change
         // ends the last mount.
         let ending = match &request {
@@ -96,14 +107,15 @@ pub(super) async fn converse(
         };
         let asks_for_end =
             matches!(&request, Ok(Request::Unmount { .. } | Request::Destroy { .. }));
-        let answer = match request {
-            Ok(request) if is_long(&request) => tokio::select! {
-                answer = carry_out(request, caller, &mounted, &endings) => answer,
-                // What waits for its turn is not begun for nobody.
+        let answer = match (request, turn) {
+            (Ok(request), Ok(turn)) if is_long(&request) => tokio::select! {
+                answer = carry_out(request, turn, caller, &mounted, &endings) => answer,
+                // Nor is what needs room for its answer.
                 () = hung_up(&reader) => return,
             },
-            Ok(request) => carry_out(request, caller, &mounted, &endings).await,
-            Err(error) => Some(refused(error)),
+            (Ok(request), Ok(turn)) => carry_out(request, turn, caller, &mounted, &endings).await,
+            (Ok(_), Err(crowded)) => Some(refused(crowded)),
+            (Err(error), _) => Some(refused(error)),
         };
         // Who is hung up on knows that the process is about to go.
         let Some(answer) = answer else { return };
@@ -207,6 +219,7 @@ async fn next_request(
 
 async fn carry_out(
     request: Request,
+    turn: Option<Turn>,
     caller: Caller,
     mounted: &Arc<impl Mounted>,
     endings: &Endings,
@@ -223,13 +236,13 @@ async fn carry_out(
     if matches!(request, Request::Identify) {
         return mounted.answer(request, caller);
     }
-    let turn = match is_long(&request) {
+    let room = match is_long(&request) {
         true => LONG_ANSWERS.acquire().await.ok(),
         false => None,
     };
     let answer = move || {
         // Also if nobody waits for it any more.
-        let _turn = turn;
+        let _has = (turn, room);
         mounted.answer(request, caller)
     };
     let answer = spawn_blocking(answer).await;

@@ -5,11 +5,11 @@ use super::signals::GLANCE;
 use super::*;
 use crate::control::{ControlClient, ControlError, ReceiveProgress};
 use crate::protocol::{
-    Answer, Identity, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, Request, SendRequest,
-    StreamExtent,
+    Answer, Change, Identity, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, Request,
+    SendRequest, StreamExtent,
 };
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 #[derive(Default)]
@@ -22,6 +22,8 @@ struct Fake {
     falls_silent: AtomicBool,
     /// Somebody waits for the end: whoever asks for events, or ends what lingers.
     waits: AtomicBool,
+    /// Changes that have begun; they wait until the pool is ended.
+    changes: AtomicUsize,
 }
 
 impl Fake {
@@ -38,6 +40,10 @@ impl Fake {
 impl Mounted for Fake {
     fn answer(&self, request: Request, _: Caller) -> Option<Answer> {
         if matches!(request, Request::Events) {
+            self.wait_for_end();
+        }
+        if matches!(request, Request::Change { .. }) {
+            self.changes.fetch_add(1, Ordering::Relaxed);
             self.wait_for_end();
         }
         if matches!(request, Request::Pool) {
@@ -126,16 +132,18 @@ struct Running {
     server: thread::JoinHandle<Result<(), DaemonError>>,
 }
 
+/// The system has no more threads.
 fn start(fake: Fake) -> Running {
+    start_with(fake, Builder::new_current_thread().max_blocking_threads(1))
+}
+
+fn start_with(fake: Fake, threads: &mut Builder) -> Running {
     let directory = tempfile::tempdir().unwrap();
     let control = ControlDirectory::at(directory.path().join("run"));
     control.prepare().unwrap();
     let (while_mounted, ended) = mounts_end();
     let (fake, shared) = (Arc::new(fake), &control);
-    // The system has no more threads.
-    let mut threads = Builder::new_current_thread();
     let patience = Duration::from_millis(100);
-    let threads = threads.max_blocking_threads(1);
     let daemon = Daemon::bind_with(threads, patience, shared, "tank").unwrap();
     let served = Arc::clone(&fake);
     let server = thread::spawn(move || daemon.serve(served, ended));
@@ -146,7 +154,7 @@ fn start(fake: Fake) -> Running {
 fn a_pool_answers_until_it_is_unmounted() {
     let running = start(Fake::default());
     let [mut first, mut second] =
-        [(); 2].map(|()| running.control.mounted().unwrap().pop().unwrap());
+        [(); 2].map(|()| running.control.mounted().unwrap().clients.pop().unwrap());
     assert_eq!(first.identity().guid, 5);
     assert!(matches!(second.ask(&Request::Mounts), Ok(Answer::Identity(_))));
     assert_eq!(
@@ -154,14 +162,14 @@ fn a_pool_answers_until_it_is_unmounted() {
         Answer::Unmounted
     );
     running.server.join().unwrap().unwrap();
-    assert!(running.control.mounted().unwrap().is_empty());
+    assert!(running.control.mounted().unwrap().clients.is_empty());
     assert!(!running.control.socket("tank").exists());
 }
 
 #[test]
 fn who_asks_about_a_pool_that_is_gone_is_hung_up_on() {
     let running = start(Fake::default());
-    let mut client = running.control.mounted().unwrap().pop().unwrap();
+    let mut client = running.control.mounted().unwrap().clients.pop().unwrap();
     match client.ask(&Request::Pool) {
         Err(ControlError::Wire { source, .. }) => assert!(source.is_hang_up(), "{source}"),
         other => panic!("{other:?}"),
@@ -175,7 +183,7 @@ fn long_answers_wait_for_their_turn_and_nobody_waits_for_them() {
     let running = start(Fake::default());
     let turns: Vec<_> = std::iter::from_fn(|| LONG_ANSWERS.try_acquire().ok()).collect();
     assert!(!turns.is_empty());
-    let connect = || running.control.mounted().unwrap().pop().unwrap();
+    let connect = || running.control.mounted().unwrap().clients.pop().unwrap();
     let ask = |mut client: ControlClient| thread::spawn(move || client.ask(&Request::History));
     let waiting = ask(connect());
     // Others are answered meanwhile.
@@ -187,10 +195,53 @@ fn long_answers_wait_for_their_turn_and_nobody_waits_for_them() {
     running.server.join().unwrap().unwrap();
 }
 
+/// As with devices that do not answer.
+#[test]
+fn many_changes_that_wait_keep_nobody_else_and_those_whose_client_has_gone_are_not_begun() {
+    let running = start_with(Fake::default(), &mut Builder::new_current_thread());
+    let change = Request::Change { change: Change::Sync, command: None };
+    let line = crate::protocol::encode(&change).unwrap();
+    let ask = || {
+        let path = running.control.socket("tank");
+        let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+        stream.write_all(&line).unwrap();
+        stream
+    };
+    let has_begun = || running.fake.changes.load(Ordering::Relaxed);
+    let wait_until = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let connect = || running.control.mounted_as("tank").unwrap().unwrap();
+    let asked: Vec<_> = (0..Turns::CHANGES).map(|_| ask()).collect();
+    wait_until(&|| has_begun() == Turns::CHANGES);
+    let gone: Vec<_> = (0..Turns::PLACES).map(|_| ask()).collect();
+    wait_until(&|| match connect().ask(&change) {
+        Err(ControlError::Refused(refusal)) => {
+            refusal.message == "too many commands wait for the pool"
+        }
+        other => panic!("{other:?}"),
+    });
+    assert!(matches!(connect().ask(&Request::Mounts), Ok(Answer::Identity(_))));
+    drop(gone);
+    // There is room for others, as soon as that is noticed.
+    let waiting = loop {
+        let mut one = ask();
+        one.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        if one.read(&mut [0; 1]).is_err() {
+            break one;
+        }
+    };
+    assert_eq!(has_begun(), Turns::CHANGES);
+    end_what_is_waited_for(running);
+    drop((asked, waiting));
+}
+
 #[test]
 fn a_stream_is_passed_on_until_the_pool_has_said_what_becomes_of_it() {
     let running = start(Fake::default());
-    let connect = || running.control.mounted().unwrap().pop().unwrap();
+    let connect = || running.control.mounted().unwrap().clients.pop().unwrap();
     let mut request = ReceiveRequest {
         target: ReceiveTarget::Dataset("tank/a".into()),
         origin: None,
@@ -223,7 +274,7 @@ fn a_stream_is_passed_on_until_the_pool_has_said_what_becomes_of_it() {
 #[test]
 fn a_busy_pool_goes_on() {
     let running = start(Fake { busy: true.into(), ..Fake::default() });
-    let mut client = running.control.mounted().unwrap().pop().unwrap();
+    let mut client = running.control.mounted().unwrap().clients.pop().unwrap();
     match client.ask(&Request::Unmount { force: false, command: None }) {
         Err(ControlError::Refused(refusal)) => {
             assert_eq!(refusal.message, "cannot unmount '/x': pool or dataset is busy");
@@ -238,7 +289,7 @@ fn a_busy_pool_goes_on() {
 #[test]
 fn a_pool_whose_devices_do_nothing_is_given_up_by_force() {
     let running = start(Fake { falls_silent: true.into(), ..Fake::default() });
-    let mut client = running.control.mounted().unwrap().pop().unwrap();
+    let mut client = running.control.mounted().unwrap().clients.pop().unwrap();
     match client.ask(&Request::Unmount { force: true, command: None }) {
         Err(ControlError::Refused(refusal)) => assert_eq!(refusal.message, "given up"),
         other => panic!("{other:?}"),
@@ -261,7 +312,7 @@ fn end_what_is_waited_for(running: Running) {
 #[test]
 fn an_end_does_not_wait_behind_a_request_that_waits() {
     let running = start(Fake::default());
-    let mut waiting = running.control.mounted().unwrap().pop().unwrap();
+    let mut waiting = running.control.mounted().unwrap().clients.pop().unwrap();
     let waiting = thread::spawn(move || drop(waiting.ask(&Request::Events)));
     end_what_is_waited_for(running);
     waiting.join().unwrap();

@@ -25,8 +25,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, mpsc};
 use std::time::Duration;
 
-/// How long devices may take to say how their pool is.
-const REPORT_PATIENCE: Duration = Duration::from_secs(3);
+/// How long devices may take to say how their pool is: less than whoever asks all pools waits.
+const REPORT_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Open {
@@ -194,6 +194,7 @@ impl Open {
                 process: std::process::id(),
                 is_writable: true,
             }),
+            (Request::Mounts, _) => Answer::Mounts(self.reports()),
             (Request::Pool, Contents::Writing(pool, opening)) => self.report(pool, opening),
             (request, Contents::Writing(pool, opening)) => self.look(pool, opening, request),
             (request, Contents::Reading(service)) => service.answer(request, &self.reports()),

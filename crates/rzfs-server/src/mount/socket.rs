@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// ago.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// How long pools may take to say that they are the one which is to be imported. Those that do not
+/// answer have been waited for by the command already.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// The socket of a pool that is not served yet.
 pub(super) struct FreeSocket {
     directory: ControlDirectory,
@@ -65,8 +69,8 @@ impl FreeSocket {
     /// perhaps not those that were found now.
     pub(super) fn for_writing(self, guid: Guid) -> Result<Self, ServeError> {
         // Where one of them does not answer now, the claims of the devices have to do.
-        let imported = ControlDirectory::of_user().mounted().unwrap_or_default();
-        let same = imported.iter().map(ControlClient::identity);
+        let imported = ControlDirectory::of_user().mounted_within(LOOK).unwrap_or_default();
+        let same = imported.clients.iter().map(ControlClient::identity);
         match same.clone().find(|one| one.guid == guid.get() && one.is_writable) {
             Some(one) => Err(ServeError::Imported {
                 pool: self.pool,

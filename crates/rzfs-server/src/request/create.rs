@@ -1,6 +1,6 @@
 //! A pool that is to be made.
 
-use crate::control::ControlDirectory;
+use crate::control::{AskedPools, ControlDirectory};
 use crate::error::ServeError;
 use rzfs::{NewPool, PlannedPool, Secret, Tunables};
 use rzfs_format::property::DatasetProperty;
@@ -39,9 +39,12 @@ impl CreateRequest {
     /// # Errors
     /// [`ServeError::Create`], or other pools of this user cannot be asked which devices they have.
     pub fn plan(&self) -> Result<PlannedPool, ServeError> {
+        // The devices of those that do not answer are claimed.
+        let AskedPools { local, silent } = ControlDirectory::of_user().local_pools()?;
+        silent.iter().for_each(|error| tracing::debug!("{error}: it is left out"));
         let mut new = NewPool::new(&self.pool)
             .vdevs(&self.vdevs)
-            .local_pools(ControlDirectory::of_user().local_pools()?)
+            .local_pools(local)
             .tunables(self.tunables)
             .command(&self.command);
         if self.force {

@@ -1,0 +1,107 @@
+//! Whose turn it is to have something done that may wait for devices.
+//!
+//! ```text
+//! changes, mending, readings    a few of each have a thread
+//!                               some wait for a turn, without one, as long as somebody waits for them
+//!                               the others are refused
+//! what is known                 at once
+//! ```
+//! Devices that do not answer may keep whoever waits for them for ever. So these are never so many
+//! that nobody else is answered.
+
+use crate::protocol::{Change, Request};
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Who may have threads of the runtime, which has hundreds.
+#[derive(Debug)]
+pub(super) struct Turns {
+    changes: Queue,
+    /// Changes that end what others wait for.
+    mending: Queue,
+    readings: Queue,
+}
+
+/// Requests of a kind.
+#[derive(Debug)]
+pub(super) struct Queue {
+    turns: Arc<Semaphore>,
+    places: Semaphore,
+}
+
+/// A turn, for as long as somebody has this.
+pub(super) type Turn = OwnedSemaphorePermit;
+
+/// As many wait as may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("too many commands wait for the pool")]
+pub(super) struct Crowded;
+
+impl Queue {
+    fn new(turns: usize, places: usize) -> Self {
+        Self { turns: Arc::new(Semaphore::new(turns)), places: Semaphore::new(places) }
+    }
+
+    /// Waits for a turn.
+    ///
+    /// # Errors
+    /// Too many wait already.
+    pub(super) async fn turn(&self) -> Result<Turn, Crowded> {
+        if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
+            return Ok(turn);
+        }
+        let _place = self.places.try_acquire().map_err(|_| Crowded)?;
+        Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Crowded)
+    }
+}
+
+impl Turns {
+    /// Changes that are carried out at the same time: those of a txg share its cost.
+    pub(super) const CHANGES: usize = 32;
+    const MENDING: usize = 8;
+    const READINGS: usize = 32;
+    /// How many of each wait for their turn.
+    pub(super) const PLACES: usize = 256;
+
+    pub(super) fn new() -> Self {
+        Self {
+            changes: Queue::new(Self::CHANGES, Self::PLACES),
+            mending: Queue::new(Self::MENDING, Self::PLACES),
+            readings: Queue::new(Self::READINGS, Self::PLACES),
+        }
+    }
+
+    /// Where a request waits for its turn; what is known without the devices needs none.
+    pub(super) const fn queue(&self, request: &Request) -> Option<&Queue> {
+        match request {
+            Request::Change { change, .. } if mends(change) => Some(&self.mending),
+            Request::Change { .. } | Request::PlanAdd(_) => Some(&self.changes),
+            Request::Holds { .. }
+            | Request::Reclaimed { .. }
+            | Request::Differences(_)
+            | Request::StreamSizes(_)
+            | Request::Datasets(_)
+            | Request::History => Some(&self.readings),
+            Request::Identify
+            | Request::Pool
+            | Request::Mounts
+            | Request::Events
+            | Request::ClearEvents
+            | Request::Stats
+            | Request::Send(_)
+            | Request::Receive(_)
+            | Request::Unmount { .. }
+            | Request::Destroy { .. } => None,
+        }
+    }
+}
+
+/// Whether a change is for a pool whose devices keep others waiting.
+const fn mends(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::Clear { .. }
+            | Change::Unmount { force: true, .. }
+            | Change::UnmountAll { force: true }
+    )
+}
