@@ -9,7 +9,7 @@ pub(crate) use succession::Succession;
 
 use crate::answer::{Answer, errno};
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
-use crate::inode::{Inodes, SnapshotId, Target};
+use crate::inode::{Inodes, Rights, SnapshotId, Target};
 use crate::known::KnownFiles;
 use crate::mount_points::{MountPath, MountPoint, MountPoints, Place};
 use crate::xattr;
@@ -109,9 +109,18 @@ impl Adapter {
     /// The attributes of a file with the number that users see.
     pub(crate) fn shown_attributes(&self, inode: INodeNo) -> Answer<(FileAttr, Duration)> {
         let target = self.target(inode)?;
-        let shown = self.inodes.shown(target).ok_or(Errno::ESTALE)?;
+        let shown = self.shown(target).ok_or(Errno::ESTALE)?;
         let entry = self.attributes(target, shown)?;
         Ok((entry.attributes, entry.lifetime.attributes))
+    }
+
+    /// The number of a file that users see: that of its object, unless the kernel knows it by another one.
+    fn shown(&self, target: Target) -> Option<INodeNo> {
+        let known = match target {
+            Target::Live(object) if object != self.head.root() => self.known.number(object),
+            _ => None,
+        };
+        known.or_else(|| self.inodes.shown(target))
     }
 
     /// An extended attribute.
@@ -203,10 +212,14 @@ impl Adapter {
                 Ok(Entry { attributes, generation: NONE, lifetime })
             }
             Target::MountPoint(mount_point) => {
-                let attributes = self.mount_points().attributes(mount_point, inode);
+                let mut attributes = self.mount_points().attributes(mount_point, inode);
                 let mut adopted = self.inodes.adopted().iter();
                 let adopted = adopted.find(|one| one.directory == mount_point);
                 let generation = adopted.map_or(NONE, |one| one.generation);
+                if let Some(Rights { uid, gid, permissions }) = adopted.map(|one| one.rights) {
+                    (attributes.uid, attributes.gid) = (uid, gid);
+                    attributes.perm = permissions;
+                }
                 Ok(Entry { attributes, generation, lifetime })
             }
         }
@@ -292,6 +305,12 @@ impl Adapter {
     pub(crate) fn has_outdated_pages(&self, inode: INodeNo) -> bool {
         let target = self.target(inode);
         matches!(target, Ok(Target::Live(object)) if self.known.has_outdated_pages(object))
+    }
+
+    /// Whether the kernel may take a file for longer than it is, and so what is appended to it for data
+    /// behind its end.
+    pub(crate) fn is_shorter(&self, inode: INodeNo) -> bool {
+        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.is_shorter(object))
     }
 
     /// Notes that a file was read.

@@ -22,7 +22,7 @@ pub trait Exchange {
     /// Changes it.
     ///
     /// # Errors
-    /// It is as it was.
+    /// It is as it was, or its object set is superseded: then it is changed, but not on disk yet.
     fn change(&mut self) -> Result<Self::Changed, Self::Error>;
 
     /// The file system with its new contents, and its `.zfs`.
@@ -44,8 +44,8 @@ pub type ExchangeOutcome<X> = Result<
 /// What came of an exchange.
 #[derive(Debug)]
 pub struct Exchanged<T, E> {
-    /// What was said of the change.
-    pub changed: T,
+    /// What was said of the change; or why nobody can say yet that it is on disk.
+    pub changed: Result<T, E>,
     /// Why the mount has nothing any more: it is to be ended.
     pub lost: Option<E>,
 }

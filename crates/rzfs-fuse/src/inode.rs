@@ -74,6 +74,15 @@ pub(crate) struct Adopted {
     pub(crate) inode: INodeNo,
     pub(crate) generation: Generation,
     pub(crate) directory: MountPoint,
+    pub(crate) rights: Rights,
+}
+
+/// Whose a directory is, and who may do what in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rights {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) permissions: u16,
 }
 
 /// The inode numbers of one mount.
@@ -134,14 +143,16 @@ impl Inodes {
         object: ObjectId,
         is_taken: impl Fn(INodeNo) -> bool,
     ) -> Option<INodeNo> {
+        let is_adopted = |number| self.adopted.iter().any(|one| one.inode == number);
+        let is_free = |number: &INodeNo| !is_taken(*number) && !is_adopted(*number);
         let own = self.own_number(object)?;
-        if !is_taken(own) && !self.adopted.iter().any(|one| one.inode == own) {
+        if is_free(&own) {
             return Some(own);
         }
         let mut uppers = self.uppers();
         let again = (0..).zip(&*uppers).filter(|(_, upper)| **upper == Upper::Again);
         let numbers = again.map(|(index, _)| number_above(index, object));
-        if let Some(free) = numbers.flatten().find(|number| !is_taken(*number)) {
+        if let Some(free) = numbers.flatten().find(is_free) {
             return Some(free);
         }
         let number = number_above(uppers.len(), object)?;
@@ -248,10 +259,16 @@ mod tests {
     fn a_directory_of_the_mount_has_the_number_of_what_was_there() {
         let directory = MountPoint::from_inode(ObjectId(ObjectId::END.0 - (1 << 41))).unwrap();
         let (inode, generation) = (INodeNo(200), Generation(7));
-        let adopted = vec![Adopted { inode, generation, directory }];
+        let rights = Rights { uid: 0, gid: 0, permissions: 0o700 };
+        let adopted = vec![Adopted { inode, generation, directory, rights }];
         let inodes = Inodes::new(ObjectId(34)).succeeded(ObjectId(34), adopted);
         assert_eq!(inodes.target(inode), Some(Target::MountPoint(directory)));
         assert_eq!(inodes.number(Target::MountPoint(directory)), Some(inode));
-        assert_ne!(inodes.free_number(ObjectId(200), |_| false), Some(inode));
+        let second = inodes.free_number(ObjectId(200), |_| false).unwrap();
+        assert_ne!(second, inode);
+        let adopted = [inode, second].map(|inode| Adopted { inode, ..inodes.adopted()[0] });
+        let inodes = inodes.succeeded(ObjectId(34), adopted.to_vec());
+        let third = inodes.free_number(ObjectId(200), |_| false).unwrap();
+        assert!(third != inode && third != second);
     }
 }

@@ -86,6 +86,15 @@ impl KernelCache {
         self.forget_name(root, OsStr::new(".zfs"));
     }
 
+    /// Has the kernel know that a file is longer than it was, by its last byte. It looks for the length of a
+    /// file that it remembers when it has to, but not before it appends, maps or sends it.
+    pub(crate) fn extend(&self, inode: INodeNo, offset: u64, last: u8) {
+        let Some(notifier) = self.notifier.get() else { return };
+        if let Err(error) = notifier.store(inode, offset, &[last]) {
+            tracing::debug!(%error, %inode, "the kernel does not know how long it is");
+        }
+    }
+
     fn forget(&self, inode: INodeNo, offset: i64, len: i64) {
         let Some(notifier) = self.notifier.get() else { return };
         // It fails when the mount is ending, and nobody keeps anything.

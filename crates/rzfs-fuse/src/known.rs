@@ -35,6 +35,8 @@ struct Entry {
     number: INodeNo,
     lookups: u64,
     pages: KernelPages,
+    /// Whether the kernel may take it for longer than it is.
+    is_shorter: bool,
     /// Dropped when the kernel has forgotten the file.
     hold: Hold,
 }
@@ -126,7 +128,7 @@ impl KnownFiles {
                 };
                 let number = number.ok_or(Errno::ENFILE)?;
                 let pages = KernelPages::None;
-                shard.insert(object, Entry { number, lookups: 1, pages, hold });
+                shard.insert(object, Entry { number, lookups: 1, pages, is_shorter: false, hold });
                 (number, None)
             }
         };
@@ -174,6 +176,18 @@ impl KnownFiles {
     /// Whether the kernel may have pages of a file that are of contents before these.
     pub(crate) fn has_outdated_pages(&self, object: ObjectId) -> bool {
         self.is_successor && self.pages(object) == KernelPages::Outdated
+    }
+
+    /// Notes that a file is shorter than the kernel takes it for.
+    pub(crate) fn note_shorter(&self, object: ObjectId) {
+        if let Some(entry) = self.shard(object).get_mut(&object) {
+            entry.is_shorter = true;
+        }
+    }
+
+    /// Whether the kernel may take a file for longer than it is.
+    pub(crate) fn is_shorter(&self, object: ObjectId) -> bool {
+        self.is_successor && self.shard(object).get(&object).is_some_and(|entry| entry.is_shorter)
     }
 
     /// The numbers of the files of which the kernel may have pages. It is about to drop them.
@@ -246,7 +260,7 @@ impl KnownFiles {
         gone.extend(lost.iter().map(|number| (*number, u64::MAX)));
         for shard in &self.shards {
             for (object, entry) in std::mem::take(&mut *lock(shard)) {
-                let Entry { number, lookups, pages, hold } = entry;
+                let Entry { number, lookups, pages, is_shorter, hold } = entry;
                 outdated.holds.push(hold);
                 let (successor, is_changed) = match fate(object) {
                     Fate::Same => (live.hold(object).ok(), false),
@@ -263,7 +277,8 @@ impl KnownFiles {
                         pages => pages,
                     };
                     let object = hold.object();
-                    heir.shard(object).insert(object, Entry { number, lookups, pages, hold });
+                    let entry = Entry { number, lookups, pages, is_shorter, hold };
+                    heir.shard(object).insert(object, entry);
                 } else if !kept.contains(&number) {
                     gone.insert(number, lookups);
                 }

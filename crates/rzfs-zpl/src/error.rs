@@ -406,7 +406,8 @@ impl ZplError {
     }
 
     /// Whether it says that the object does not exist, rather than that it cannot be read.
-    pub(crate) fn is_missing(&self) -> bool {
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
         matches!(
             self,
             Self::NotFound { .. }

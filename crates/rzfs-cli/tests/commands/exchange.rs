@@ -394,3 +394,117 @@ fn a_shell_in_a_directory_goes_on() {
     assert!(said.ends_with("beforenew\n"), "{said}");
     export_and_judge(&shop);
 }
+
+/// Looks at the length that the kernel knows of an open file, without asking for attributes: what
+/// `sendfile` gives of it.
+const SENT: &str = "
+import os, sys
+source = os.open(sys.argv[1], os.O_RDONLY)
+os.fstat(source)
+print('open', flush=True)
+sys.stdin.readline()
+target = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+while os.sendfile(target, source, None, 1 << 20):
+    pass
+";
+
+#[test]
+fn what_is_appended_is_at_the_end_that_a_file_has_now() {
+    let shop = pool();
+    for name in ["longer", "shorter", "direct"] {
+        write(&shop, &format!("a/{name}"), "line 1\nline 2\n");
+    }
+    let large = "words ".repeat(10_000);
+    write(&shop, "a/large", &large);
+    shop.succeed("zfs snapshot tank/a@then");
+    write(&shop, "a/longer", "");
+    write(&shop, "a/shorter", &"much more ".repeat(1000));
+    write(&shop, "a/large", "few");
+    let open = |name: &str| {
+        let file = OpenOptions::new().append(true).open(at(&shop, &format!("a/{name}"))).unwrap();
+        file.metadata().unwrap();
+        file
+    };
+    let files = ["longer", "shorter"].map(|name| (name, open(name)));
+    let mut python = Command::new("python3");
+    python.args(["-c", SENT]).args([at(&shop, "a/large"), shop.rzfs.path("sent")]);
+    let mut python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(python.stdout.take().unwrap()).lines();
+    assert_eq!(told.next().unwrap().unwrap(), "open");
+    shop.succeed("zfs rollback tank/a@then");
+    for (name, mut file) in files {
+        file.write_all(b"line 3\n").unwrap();
+        file.write_all(b"line 4\n").unwrap();
+        let expected = "line 1\nline 2\nline 3\nline 4\n";
+        assert_eq!(read(&shop, &format!("a/{name}")), expected, "{name}");
+        file.write_all(b"line 5\n").unwrap();
+        let expected = format!("{expected}line 5\n");
+        assert_eq!(read(&shop, &format!("a/{name}")), expected, "{name}");
+    }
+    python.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(python.wait().unwrap().success());
+    assert_eq!(fs::read_to_string(shop.rzfs.path("sent")).unwrap(), large);
+    export_and_judge(&shop);
+}
+
+#[test]
+fn files_have_one_number_each_though_others_had_theirs() {
+    let shop = pool();
+    shop.succeed("zfs snapshot tank/a@then");
+    let old: Vec<_> =
+        (0..4).map(|n| File::create_new(at(&shop, &format!("a/old {n}"))).unwrap()).collect();
+    shop.succeed("zfs rollback tank/a@then");
+    let number = |name: &str| fs::metadata(at(&shop, name)).unwrap().ino();
+    for name in ["one", "two", "three"] {
+        let name = format!("a/{name}");
+        write(&shop, &name, "new");
+        fs::hard_link(at(&shop, &name), at(&shop, &format!("{name} again"))).unwrap();
+        let first = number(&name);
+        fs::set_permissions(at(&shop, &name), PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!([number(&name), number(&format!("{name} again"))], [first; 2]);
+        let all = fs::read_dir(at(&shop, "a")).unwrap().map(Result::unwrap);
+        use std::os::unix::fs::DirEntryExt;
+        let listed: Vec<_> = all
+            .filter(|entry| at(&shop, "a").join(entry.file_name()).starts_with(at(&shop, &name)))
+            .map(|entry| entry.ino())
+            .collect();
+        assert_eq!(listed, [first]);
+    }
+    drop(old);
+    export_and_judge(&shop);
+}
+
+#[test]
+fn what_stays_for_a_mount_has_a_number_and_rights_of_its_own() {
+    let shop = pool();
+    fs::create_dir(at(&shop, "a/private")).unwrap();
+    let private = || fs::Permissions::from_mode(0o700);
+    fs::set_permissions(at(&shop, "a/private"), private()).unwrap();
+    shop.succeed("zfs snapshot tank/a@then");
+    fs::rename(at(&shop, "a/private"), at(&shop, "a/elsewhere")).unwrap();
+    for name in ["private", "new"] {
+        fs::create_dir(at(&shop, &format!("a/{name}"))).unwrap();
+        fs::set_permissions(at(&shop, &format!("a/{name}")), private()).unwrap();
+        let mountpoint = at(&shop, &format!("a/{name}/mounted"));
+        // It is below the root of the pool's mounts already.
+        let below =
+            format!("/{}", mountpoint.strip_prefix(shop.rzfs.path("root")).unwrap().display());
+        shop.succeed(&format!("zfs create -o mountpoint={below} tank/{name}"));
+        write(&shop, &format!("a/{name}/mounted/file"), name);
+    }
+    for name in ["t1", "t2"] {
+        shop.succeed(&format!("zfs create tank/a/{name}"));
+        write(&shop, &format!("a/{name}/file"), name);
+        shop.succeed("zfs rollback tank/a@then");
+    }
+    write(&shop, "a/file", "new");
+    assert_eq!(read(&shop, "a/file"), "new");
+    for name in ["private/mounted", "new/mounted", "t1", "t2"] {
+        let last = name.split('/').next().unwrap();
+        assert_eq!(read(&shop, &format!("a/{name}/file")), last);
+    }
+    for name in ["private", "new"] {
+        assert_eq!(fs::metadata(at(&shop, &format!("a/{name}"))).unwrap().mode() & 0o777, 0o700);
+    }
+    export_and_judge(&shop);
+}

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use rzfs_dmu::txg::{OpenTx, Stopped, TxgEngine};
 use rzfs_format::Txg;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What came of a request, once the syncing thread has dealt with it.
 pub(crate) type Answer<T> = Arc<Mutex<Option<Result<T, ChangeError>>>>;
@@ -16,8 +17,36 @@ pub(crate) type Answer<T> = Arc<Mutex<Option<Result<T, ChangeError>>>>;
 pub(crate) struct Requests<R> {
     engine: Arc<TxgEngine>,
     suspension: Arc<Suspension>,
-    waiting: Mutex<Vec<(Txg, R)>>,
+    waiting: Mutex<Waiting<R>>,
 }
+
+/// A request, as who has handed it in knows it.
+type Ticket = u64;
+
+#[derive(Debug)]
+struct Waiting<R> {
+    requests: Vec<(Txg, Ticket, R)>,
+    next: Ticket,
+}
+
+impl<R> Default for Waiting<R> {
+    fn default() -> Self {
+        Self { requests: Vec::new(), next: 0 }
+    }
+}
+
+impl<R> Waiting<R> {
+    fn push(&mut self, txg: Txg, request: R) -> Ticket {
+        let ticket = self.next;
+        self.next += 1;
+        self.requests.push((txg, ticket, request));
+        ticket
+    }
+}
+
+/// How long a request may take that has begun as its pool is suspended: nothing of it waits for devices
+/// but what it reads.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl<R> Requests<R> {
     pub(crate) fn new(engine: &Arc<TxgEngine>, suspension: &Arc<Suspension>) -> Self {
@@ -28,7 +57,8 @@ impl<R> Requests<R> {
     /// Hands in the request that `make` makes, and waits for its answer; it is on disk then.
     ///
     /// # Errors
-    /// The request was refused, or the pool is suspended.
+    /// The request was refused, or the pool is suspended: if it had begun by then it is done when the pool
+    /// goes on.
     pub(crate) fn ask<T>(&self, make: impl FnOnce(Answer<T>) -> R) -> Result<T, ChangeError> {
         let suspended = || ChangeError::Suspended { reason: self.suspension.reason() };
         let answer = Answer::default();
@@ -39,11 +69,28 @@ impl<R> Requests<R> {
         // The transaction keeps the group open until the request is in its list.
         let tx: OpenTx = self.engine.begin_unthrottled(&[]).map_err(|_| suspended())?;
         let txg = tx.txg();
-        self.waiting.lock().push((txg, request));
+        let ticket = self.waiting.lock().push(txg, request);
         drop(tx);
-        self.engine.wait_synced_unless_suspended(txg).map_err(|_| suspended())?;
+        if self.engine.wait_synced_unless_suspended(txg).is_err() {
+            self.withdraw(ticket, &answer);
+            return Err(suspended());
+        }
         let answer = answer.lock().take();
         answer.unwrap_or_else(|| Err(suspended()))
+    }
+
+    /// Takes a request back that has not begun; otherwise waits until the syncing thread has dealt with it.
+    fn withdraw<T>(&self, ticket: Ticket, answer: &Answer<T>) {
+        let before = {
+            let mut waiting = self.waiting.lock();
+            let before = waiting.requests.len();
+            waiting.requests.retain(|(_, one, _)| *one != ticket);
+            before - waiting.requests.len()
+        };
+        let start = Instant::now();
+        while before == 0 && answer.lock().is_none() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Hands in a request without waiting for it.
@@ -52,7 +99,7 @@ impl<R> Requests<R> {
     /// [`Stopped`]: the pool takes no changes any more.
     pub(crate) fn post(&self, request: R) -> Result<(), Stopped> {
         let tx = self.engine.begin_unthrottled(&[])?;
-        self.waiting.lock().push((tx.txg(), request));
+        self.waiting.lock().push(tx.txg(), request);
         self.engine.request(tx.txg());
         Ok(())
     }
@@ -62,10 +109,10 @@ impl<R> Requests<R> {
     pub(crate) fn take(&self, txg: Txg) -> Vec<R> {
         let mut waiting = self.waiting.lock();
         let (due, later) =
-            std::mem::take(&mut *waiting).into_iter().partition(|(of, _)| *of <= txg);
-        *waiting = later;
-        let due: Vec<(Txg, R)> = due;
-        due.into_iter().map(|(_, request)| request).collect()
+            std::mem::take(&mut waiting.requests).into_iter().partition(|(of, ..)| *of <= txg);
+        waiting.requests = later;
+        let due: Vec<(Txg, Ticket, R)> = due;
+        due.into_iter().map(|(.., request)| request).collect()
     }
 }
 
@@ -79,14 +126,35 @@ mod tests {
     use rzfs_dmu::txg::TxgOptions;
     use rzfs_tunables::Tunables;
 
-    #[test]
-    fn requests_of_the_open_group_do_not_go_with_the_one_that_is_synced() {
+    fn requests() -> (Arc<TxgEngine>, Requests<&'static str>) {
         let options = TxgOptions::new(&Tunables::default(), 1 << 30);
         let engine = TxgEngine::new(Txg(7), options, Clock::system());
         let host = HostIdentity { id: 1, name: None };
         let environment = Arc::new(SystemEnvironment::new(host)) as Arc<dyn Environment>;
         let suspension = Suspension::new("pool", &environment, &engine, FailMode::Wait);
         let requests = Requests::new(&engine, &Arc::new(suspension));
+        (engine, requests)
+    }
+
+    #[test]
+    fn what_has_not_begun_as_the_pool_is_suspended_is_never_done() {
+        let (engine, requests) = requests();
+        let quiesced = engine.quiesce().unwrap();
+        std::thread::scope(|scope| {
+            let asks = scope.spawn(|| requests.ask::<()>(|_| "late"));
+            while requests.waiting.lock().requests.is_empty() {
+                std::thread::yield_now();
+            }
+            engine.suspend();
+            assert!(matches!(asks.join().unwrap(), Err(ChangeError::Suspended { .. })));
+        });
+        drop(quiesced);
+        assert_eq!(requests.take(Txg(u64::MAX)), [""; 0]);
+    }
+
+    #[test]
+    fn requests_of_the_open_group_do_not_go_with_the_one_that_is_synced() {
+        let (engine, requests) = requests();
         requests.post("early").unwrap();
         let quiesced = engine.quiesce().unwrap();
         requests.post("late").unwrap();

@@ -248,13 +248,20 @@ impl Adapter {
     pub(crate) fn write(
         &self,
         inode: INodeNo,
-        offset: u64,
+        at: WriteAt,
         data: &[u8],
         caller: Caller,
     ) -> Answer<usize> {
         let (live, object) = self.changing(inode)?;
-        let (_, written) = answer(live.write(object, WriteAt::Offset(offset), data, caller))?;
+        let (_, written) = answer(live.write(object, at, data, caller))?;
         Ok(written)
+    }
+
+    /// Where what the kernel appends at an offset belongs: it may take the file for longer than it is.
+    pub(crate) fn end_for(&self, inode: INodeNo, offset: u64) -> Answer<WriteAt> {
+        let (live, object) = self.changing(inode)?;
+        let len = answer(live.attributes(object))?.size;
+        Ok(if offset > len { WriteAt::End } else { WriteAt::Offset(offset) })
     }
 
     /// Whether a file has lost set-user-id or set-group-id since this was asked the last time.

@@ -198,7 +198,7 @@ impl Adapter {
         let mut is_empty = true;
         let listed = self.list(directory, from, |entry| {
             let target = self.entry_target(parent, entry.object);
-            let inode = self.inodes.shown(target).unwrap_or(INodeNo(entry.object.0));
+            let inode = self.shown(target).unwrap_or(INodeNo(entry.object.0));
             let name = OsStr::from_bytes(entry.name);
             if visit(inode, entry.next, file_type(entry.kind), name) {
                 return ControlFlow::Break(());

@@ -10,23 +10,26 @@
 //! ```
 
 use super::{Adapter, Answer, errno};
-use crate::inode::{Adopted, Target};
+use crate::inode::{Adopted, Rights, Target};
 use crate::known::{Fate, Outdated};
 use crate::mount_points::{MountPath, Place};
-use fuser::{Errno, Generation, INodeNo};
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{Attributes, ControlTree, DirCookie, FileSystem, Files, NameTarget};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::{Arc, RwLock};
 
 /// Most names that the kernel is told to forget one by one.
 const MOST_NAMES: usize = 1 << 20;
+
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+const GROUP_BITS: u16 = 0o070;
 
 /// How many times as many files may differ as the kernel knows, until all that it knows are compared.
 const MOST_OTHERS: usize = 16;
@@ -41,6 +44,18 @@ pub(crate) struct Comparison {
     fates: BTreeMap<ObjectId, Fate>,
     /// Names that lead elsewhere, with the directories that they are in.
     names: Vec<(INodeNo, OsString)>,
+    /// Files that are shorter than they were.
+    shorter: Vec<ObjectId>,
+    /// How those end that are longer.
+    ends: Vec<End>,
+}
+
+/// The last byte of a file that is longer than it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) inode: INodeNo,
+    pub(crate) offset: u64,
+    pub(crate) byte: u8,
 }
 
 /// A directory on the way to something that is mounted, as the kernel knows it.
@@ -49,6 +64,8 @@ pub(crate) struct Step {
     name: OsString,
     pub(crate) inode: INodeNo,
     generation: Generation,
+    kind: FileType,
+    rights: Rights,
 }
 
 /// A way to something that is mounted.
@@ -69,6 +86,8 @@ pub(crate) struct Succession {
     pub(crate) outdated: Outdated,
     /// Names that it is to forget, too, with the directories that they are in.
     pub(crate) names: Vec<(INodeNo, OsString)>,
+    /// Of what it is to know that it is longer.
+    pub(crate) ends: Vec<End>,
 }
 
 /// The entries of a directory on disk.
@@ -95,6 +114,11 @@ fn is_same_file(before: &Attributes, after: &Attributes) -> bool {
 }
 
 impl Adapter {
+    /// Whether other contents have taken the place of these.
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.head.live().is_some_and(|live| live.objset().is_superseded())
+    }
+
     /// Finds what differs of what the kernel knows.
     ///
     /// # Errors
@@ -103,6 +127,7 @@ impl Adapter {
         let (root, heir) = (before.root(), after.root());
         let mut fates = BTreeMap::from([(root, Fate::Changed(heir))]);
         let mut directories = vec![(root, heir)];
+        let mut resized = Vec::new();
         let changed = self.known_that_differ([before, after]);
         for batch in changed.chunks(BATCH) {
             before.prefetch_attributes(batch);
@@ -116,14 +141,24 @@ impl Adapter {
                         if new.kind == FileKind::Directory && old != new {
                             directories.push((object, object));
                         }
+                        if new.kind == FileKind::Regular && old.size != new.size {
+                            resized.push((object, old.size, new.size));
+                        }
                         Fate::Changed(object)
+                    }
+                    (Err(error), _) | (_, Err(error)) if !error.is_missing() => {
+                        return Err(errno(error));
                     }
                     _ => Fate::Gone,
                 };
                 fates.insert(object, fate);
             }
         }
-        let mut comparison = Comparison { fates, names: Vec::new() };
+        let mut comparison =
+            Comparison { fates, names: Vec::new(), shorter: Vec::new(), ends: Vec::new() };
+        for (object, old, new) in resized {
+            comparison.add_resized(self, after, object, old..new)?;
+        }
         for (directory, heir) in directories {
             let (old, new) = (entries(before, directory)?, entries(after, heir)?);
             let number = self.number_of_place(Place::Object(directory)).ok_or(Errno::ENFILE)?;
@@ -170,14 +205,28 @@ impl Adapter {
             directory = entry.attributes.ino;
             // It is no answer to the kernel.
             self.forget(directory, 1);
-            let generation = entry.generation;
-            steps.push(Step { name: name.to_owned(), inode: directory, generation });
+            let FileAttr { kind, uid, gid, perm, .. } = entry.attributes;
+            // Bits of the group are the mask of a list of access rights, which nobody sees to here.
+            let has_list = self.xattr(directory, ACCESS_LIST).is_ok();
+            let permissions = if has_list { perm & !GROUP_BITS } else { perm };
+            let rights = Rights { uid, gid, permissions };
+            let (name, generation) = (name.to_owned(), entry.generation);
+            steps.push(Step { name, inode: directory, generation, kind, rights });
         }
         Ok(steps)
     }
 
-    /// Which of these directories other contents lack, or have as other files.
-    pub(crate) fn way(&self, mut steps: Vec<Step>, after: &FileSystem, with: &Comparison) -> Way {
+    /// Which of these directories other contents lack, or have as other files. Nobody gets further in them
+    /// than in what is in their places.
+    ///
+    /// # Errors
+    /// Something else than a directory is mounted on.
+    pub(crate) fn way(
+        &self,
+        mut steps: Vec<Step>,
+        after: &FileSystem,
+        with: &Comparison,
+    ) -> Answer<Way> {
         let mut place = after.root();
         let mut kept = 0;
         for step in &steps {
@@ -192,7 +241,22 @@ impl Adapter {
             }
             (place, kept) = (found, kept + 1);
         }
-        Way { place, covered: steps.split_off(kept) }
+        let mut covered = steps.split_off(kept);
+        let mut beside = Some(place);
+        for step in &mut covered {
+            if step.kind != FileType::Directory {
+                return Err(Errno::EBUSY);
+            }
+            let found = beside.and_then(|above| after.lookup(above, step.name.as_bytes()).ok());
+            beside = match found {
+                Some(NameTarget::Object(object)) => Some(object),
+                Some(NameTarget::Control) | None => None,
+            };
+            if let Some(other) = beside.and_then(|object| after.attributes(object).ok()) {
+                step.rights.permissions &= other.permissions;
+            }
+        }
+        Ok(Way { place, covered })
     }
 
     /// Lets other contents take the place of these. Nobody looks anything up meanwhile.
@@ -209,11 +273,11 @@ impl Adapter {
         let mut adopted: Vec<Adopted> = Vec::new();
         let mut cover = |Way { place, covered }: Way| {
             let (mut place, mut way) = (Place::Object(place), MountPath::default());
-            for Step { name, inode, generation } in covered {
+            for Step { name, inode, generation, rights, .. } in covered {
                 // There is no room only if there was none before.
                 let Some(directory) = mount_points.cover(place, name.as_bytes()) else { break };
                 if !adopted.iter().any(|one| one.directory == directory) {
-                    adopted.push(Adopted { inode, generation, directory });
+                    adopted.push(Adopted { inode, generation, directory, rights });
                 }
                 way.directories.push(directory);
                 place = Place::MountPoint(directory);
@@ -225,7 +289,7 @@ impl Adapter {
         let kept: Vec<INodeNo> = adopted.iter().map(|one| one.inode).collect();
         let lost = self.inodes.adopted().iter().map(|one| one.inode);
         let lost: Vec<INodeNo> = lost.filter(|inode| !kept.contains(inode)).collect();
-        let Comparison { fates, mut names } = comparison;
+        let Comparison { fates, mut names, shorter, ends } = comparison;
         let of_mount = before.all_names().filter_map(|(place, name)| {
             Some((self.number_of_place(place)?, OsStr::from_bytes(name).to_owned()))
         });
@@ -248,6 +312,7 @@ impl Adapter {
         });
         let fate = |object| fates.get(&object).copied().unwrap_or(Fate::Same);
         let (known, mut outdated) = self.known.hand_over(&head, fate, (&kept, &lost));
+        shorter.into_iter().for_each(|object| known.note_shorter(object));
         outdated.files.extend(&kept);
         // The kernel does not count how often it knows its root directory.
         outdated.files.push(INodeNo::ROOT);
@@ -258,11 +323,31 @@ impl Adapter {
             mount_points: RwLock::new(Arc::new(mount_points)),
             known,
         };
-        Succession { adapter, ways, outdated, names }
+        Succession { adapter, ways, outdated, names, ends }
     }
 }
 
 impl Comparison {
+    /// Adds a file whose length was the beginning of a range, and is to be its end.
+    fn add_resized(
+        &mut self,
+        adapter: &Adapter,
+        after: &FileSystem,
+        object: ObjectId,
+        Range { start: before, end: len }: Range<u64>,
+    ) -> Answer<()> {
+        if len < before {
+            self.shorter.push(object);
+            return Ok(());
+        }
+        let inode = adapter.number(Target::Live(object))?;
+        let offset = len.saturating_sub(1);
+        let segments = after.read_segments(object, offset, 1).map_err(|error| errno(&error))?;
+        let byte = segments.iter().flatten().next().copied().unwrap_or(0);
+        self.ends.push(End { inode, offset, byte });
+        Ok(())
+    }
+
     fn fate(&self, object: ObjectId) -> Fate {
         self.fates.get(&object).copied().unwrap_or(Fate::Same)
     }

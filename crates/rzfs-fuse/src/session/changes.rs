@@ -16,7 +16,7 @@ use fuser::{
 };
 use rzfs_format::ObjectId;
 use rzfs_zpl::SnapshotChange;
-use rzfs_zpl::live::{Allocation, AttributeChange, Caller, LiveFileSystem, Privilege};
+use rzfs_zpl::live::{Allocation, AttributeChange, Caller, LiveFileSystem, Privilege, WriteAt};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -75,6 +75,13 @@ pub(super) struct Writing {
     pub(super) flags: OpenFlags,
     pub(super) pages: Pages,
     pub(super) shortening: Shortening,
+}
+
+impl Writing {
+    /// Whether it is to be at the end of the file, wherever the kernel takes that for.
+    const fn appends(&self) -> bool {
+        self.flags.0 & libc::O_APPEND != 0 && !matches!(self.shortening, Shortening::Never)
+    }
 }
 
 /// Says the rest of a file where the length of a range of pages is expected.
@@ -349,7 +356,11 @@ impl Session {
         loop {
             let rest = data.get(*done..).unwrap_or_default();
             let offset = writing.offset.saturating_add(*done as u64);
-            match adapter.write(inode, offset, rest, writing.caller) {
+            let at = match writing.appends() && adapter.is_shorter(inode) {
+                true => adapter.end_for(inode, offset)?,
+                false => WriteAt::Offset(offset),
+            };
+            match adapter.write(inode, at, rest, writing.caller) {
                 Ok(written) => *done += written,
                 Err(error) if *done == 0 || is_suspended(error) => return Err(error),
                 Err(_) if writing.shortening == Shortening::Possible => return Ok(()),
@@ -374,11 +385,12 @@ impl Session {
         let written = self.inner(inode).and_then(|(_, adapter, inode)| {
             let written = u32::try_from(written?).unwrap_or(u32::MAX);
             let is_stale = pages == Pages::Passed && adapter.has_pages(inode);
+            let is_elsewhere = writing.appends() && adapter.is_shorter(inode);
             let (live, object) = adapter.changing(inode)?;
-            Ok((written, is_stale, (Arc::clone(live), object)))
+            Ok((written, (is_stale, is_elsewhere), (Arc::clone(live), object)))
         });
         self.tell_of_lost_set_id(inode, caller);
-        let (written, is_stale, (live, object)) = match written {
+        let (written, (is_stale, is_elsewhere), (live, object)) = match written {
             Ok(written) => written,
             Err(error) => {
                 reply.error(error);
@@ -405,6 +417,11 @@ impl Session {
         match &self.pages {
             Some(pages) if is_stale => {
                 pages.drop_pages(inode, (offset, u64::from(written)), answer);
+            }
+            Some(pages) if is_elsewhere => {
+                // The kernel has it in pages where it belongs not, and holds these until it is answered.
+                answer();
+                pages.drop_pages(inode, (0, TO_THE_END), || ());
             }
             _ => answer(),
         }

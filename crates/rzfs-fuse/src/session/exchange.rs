@@ -12,7 +12,7 @@ use super::grafting::{KERNEL_PATIENCE, enclosing};
 use super::{Session, invalid};
 use crate::adapter::{Adapter, Succession};
 use crate::exchange::{Exchange, ExchangeOutcome, Exchanged, NotExchanged};
-use fuser::INodeNo;
+use fuser::{Errno, INodeNo};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,20 +55,31 @@ impl Session {
         let mut inside: Vec<_> = places.iter_mut().filter(|one| one.within == index).collect();
         let grafted = inside.iter().map(|one| one.path.strip_prefix(path).unwrap_or(&one.path));
         let mut ways = Vec::new();
-        for way in grafted {
+        for (way, placed) in grafted.zip(&inside) {
             let steps = adapter.steps(way).map_err(unsuitable)?;
-            ways.push(adapter.way(steps, after, &comparison));
+            let place = steps.last().map(|step| (index, step.inode));
+            if place != self.grafts.place_of(placed.file_system) {
+                // Somebody has moved what it is in.
+                return Err(unsuitable(Errno::EBUSY));
+            }
+            ways.push(adapter.way(steps, after, &comparison).map_err(unsuitable)?);
         }
         // Who looks cannot say whether it is still there.
         let steps = by_system.into_iter().filter_map(|one| adapter.steps(one).ok());
-        ways.extend(steps.map(|steps| adapter.way(steps, after, &comparison)));
-        let changed = exchange.change().map_err(NotExchanged::Refused)?;
+        for steps in steps {
+            ways.push(adapter.way(steps, after, &comparison).map_err(unsuitable)?);
+        }
+        let changed = exchange.change();
+        let changed = match changed {
+            Err(refused) if !adapter.is_superseded() => return Err(NotExchanged::Refused(refused)),
+            changed => changed,
+        };
         let successor = match exchange.successor() {
             Ok(successor) => successor,
             Err(error) => return Ok(Exchanged { changed, lost: Some(error) }),
         };
         let succession = adapter.succeed(successor, comparison, ways);
-        let Succession { adapter: successor, ways, outdated, names } = succession;
+        let Succession { adapter: successor, ways, outdated, names, ends } = succession;
         for (placed, way) in inside.iter_mut().zip(ways) {
             placed.way = way;
         }
@@ -79,6 +90,11 @@ impl Session {
         let files = outdated.files.into_iter().map(Stale::File);
         let names = names.into_iter().map(|(directory, name)| Stale::Name(directory, name));
         self.tell_kernel_to_forget(index, files.chain(names));
+        let ends = ends.into_iter();
+        let ends = ends.filter_map(|end| Some((self.grafts.outer(index, end.inode)?, end)));
+        self.tell_kernel_of_each(KERNEL_PATIENCE, ends.collect(), |session, (inode, end)| {
+            session.cache.extend(inode, end.offset, end.byte);
+        });
         successor.forget_outdated_pages();
         Ok(Exchanged { changed, lost: None })
     }

@@ -96,7 +96,7 @@ pub(super) fn exchange<N: NewContents>(
     }
     let exchanged = mount.mount.exchange(path, &mut Below { open, name, temporary, new });
     match exchanged {
-        Ok(Exchanged { changed, lost: None }) => Ok((changed, Vec::new())),
+        Ok(Exchanged { changed, lost: None }) => Ok((changed?, Vec::new())),
         Ok(Exchanged { changed, lost: Some(Refusal { message, .. }) }) => {
             // Nobody is to go on with what is gone.
             let mut complaints = vec![message];
@@ -105,7 +105,7 @@ pub(super) fn exchange<N: NewContents>(
             let mut others = others.unwrap_or_default();
             others.retain(|plan| plan.dataset != name);
             complaints.extend(mount_again(open, table, others));
-            Ok((changed, complaints))
+            Ok((changed?, complaints))
         }
         Err(NotExchanged::Refused(refusal)) => Err(refusal),
         Err(NotExchanged::Busy) => Err(new.refused(&"pool or dataset is busy")),
