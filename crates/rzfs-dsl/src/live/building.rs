@@ -192,6 +192,7 @@ impl PoolCore {
             sweeps,
             trimmer,
             suspension,
+            ending_receive: Mutex::default(),
             threads: Mutex::default(),
         };
         Building { pool, heartbeat, syncer, state }

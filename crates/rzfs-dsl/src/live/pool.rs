@@ -62,6 +62,8 @@ pub struct LivePool {
     pub(super) sweeps: Arc<Sweeps>,
     pub(super) trimmer: Arc<Trimmer>,
     pub(super) suspension: Arc<Suspension>,
+    /// Held by whoever ends a receive: nobody has what is being received then.
+    pub(super) ending_receive: Mutex<()>,
     pub(super) threads: Mutex<Threads>,
 }
 

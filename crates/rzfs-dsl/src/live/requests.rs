@@ -123,7 +123,7 @@ mod tests {
     use crate::live::{Environment, SystemEnvironment};
     use crate::pool::FailMode;
     use rzfs_clock::Clock;
-    use rzfs_dmu::txg::TxgOptions;
+    use rzfs_dmu::txg::{SuspendedPolicy, TxgOptions};
     use rzfs_tunables::Tunables;
 
     fn requests() -> (Arc<TxgEngine>, Requests<&'static str>) {
@@ -145,7 +145,7 @@ mod tests {
             while requests.waiting.lock().requests.is_empty() {
                 std::thread::yield_now();
             }
-            engine.suspend();
+            engine.suspend(SuspendedPolicy::Wait);
             assert!(matches!(asks.join().unwrap(), Err(ChangeError::Suspended { .. })));
         });
         drop(quiesced);

@@ -1,8 +1,11 @@
 //! Streams that end early, and pools that are left meanwhile.
 
 use crate::{TARGET, golden, receive, state, wrong_files};
-use rzfs_dsl::live::LivePool;
+use rzfs_dsl::live::{ChangeError, LivePool, LocalChanges, NameLookup, NewReceive};
+use rzfs_format::Guid;
+use rzfs_format::objset::ObjsetType;
 use rzfs_proof::ImagePool;
+use rzfs_receive::ReceiveError;
 use std::cell::RefCell;
 use std::io::Read;
 
@@ -71,6 +74,40 @@ impl Read for Crashing<'_> {
         self.read += read;
         Ok(read)
     }
+}
+
+#[test]
+fn what_nobody_has_any_more_gives_way_to_the_next_receive() {
+    let (Some(full), Some(increment)) = (golden("full"), golden("incr")) else { return };
+    let world = ImagePool::new("A");
+    let pool = world.create_pool();
+    receive(&pool, full.bytes().unwrap().as_slice()).unwrap();
+    let tree = pool.dataset_tree().unwrap();
+    let source = tree.open(TARGET).unwrap().snapshots().unwrap()[0].dsl_dataset().guid;
+    let new = NewReceive {
+        target: TARGET.to_owned(),
+        snapshot: "left".to_owned(),
+        guid: Guid(4711),
+        creation_time: 0,
+        source: Some(source),
+        origin: None,
+        objset_type: ObjsetType::Zfs,
+        names: NameLookup::CaseSensitive,
+        needs: Vec::new(),
+        uses: Vec::new(),
+        properties: Vec::new(),
+        changes: LocalChanges::Kept,
+    };
+    let receiving = pool.begin_receive(&new).unwrap();
+    let stream = increment.bytes().unwrap();
+    let busy = receive(&pool, stream.as_slice()).unwrap_err();
+    assert!(matches!(busy, ReceiveError::Change(ChangeError::Busy { .. })), "{busy}");
+    // As one is left whose pool was suspended when it was to be destroyed.
+    drop(receiving);
+    receive(&pool, stream.as_slice()).unwrap();
+    assert_eq!(wrong_files(&pool, TARGET, &increment, "g30/a@2"), Vec::<String>::new());
+    pool.export().unwrap();
+    world.judge_chains();
 }
 
 #[test]

@@ -39,12 +39,17 @@ impl LivePool {
                 Ok(_) | Err(DatasetError::NotFound { .. }) => None,
                 Err(error) => return Err(error.into()),
             };
+            let target = new.target.as_str();
             let (new, heads) = (new.clone(), Arc::clone(&self.heads));
             let begun = self.tasks.administer(move |context| {
                 let begun = context.begin_receive(&new, key)?;
                 // It stays open from here on, whoever closes what nobody uses.
                 Ok(begun.and_then(|begun| heads.get(begun.head).map(|head| (begun, head))))
-            })?;
+            });
+            let begun = match begun {
+                Err(ChangeError::Busy { .. }) if self.clear_left_receive(target) => continue,
+                begun => begun?,
+            };
             if let Some((begun, dataset)) = begun {
                 return Ok(Receiving { begun, dataset });
             }
@@ -81,6 +86,7 @@ impl LivePool {
     /// received is destroyed then.
     pub fn end_receive(&self, receiving: Receiving) -> Result<(), ChangeError> {
         let Receiving { begun, dataset } = receiving;
+        let _ending = self.ending_receive.lock();
         drop(dataset);
         let ended = self.try_end(&begun);
         if ended.is_err() {
@@ -89,6 +95,16 @@ impl LivePool {
             });
         }
         ended
+    }
+
+    /// Destroys what a receive has left of a target, and nobody has: the pool was suspended when it was to
+    /// be destroyed. Says whether there was something.
+    fn clear_left_receive(&self, target: &str) -> bool {
+        let Some(_nobody_ends) = self.ending_receive.try_lock() else { return false };
+        let left = self.dataset_tree().and_then(|tree| tree.open(target)?.received_into());
+        let is_left = |left: &Dataset| left.is_resumable().is_ok_and(|is_resumable| !is_resumable);
+        let left = left.ok().flatten().filter(is_left);
+        left.is_some_and(|left| self.destroy_dataset(left.name()).is_ok())
     }
 
     fn try_end(&self, begun: &Begun) -> Result<(), ChangeError> {
