@@ -213,8 +213,7 @@ impl Adapter {
             }
             Target::MountPoint(mount_point) => {
                 let mut attributes = self.mount_points().attributes(mount_point, inode);
-                let mut adopted = self.inodes.adopted().iter();
-                let adopted = adopted.find(|one| one.directory == mount_point);
+                let adopted = self.inodes.adopted_by(mount_point);
                 let generation = adopted.map_or(NONE, |one| one.generation);
                 if let Some(Rights { uid, gid, permissions }) = adopted.map(|one| one.rights) {
                     (attributes.uid, attributes.gid) = (uid, gid);

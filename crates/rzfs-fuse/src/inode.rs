@@ -113,6 +113,11 @@ impl Inodes {
         &self.adopted
     }
 
+    /// What a directory of the mount alone has taken over, if it is one of these.
+    pub(crate) fn adopted_by(&self, directory: MountPoint) -> Option<&Adopted> {
+        self.adopted.iter().find(|one| one.directory == directory)
+    }
+
     /// What a number stands for; `None` when this mount never gave it out.
     pub(crate) fn target(&self, inode: INodeNo) -> Option<Target> {
         if inode == INodeNo::ROOT {
@@ -167,8 +172,7 @@ impl Inodes {
             Target::Live(object) => object.0,
             Target::Control(node) => node.inode().0,
             Target::MountPoint(directory) => {
-                let adopted = self.adopted.iter().find(|one| one.directory == directory);
-                adopted.map_or(directory.inode().0, |one| one.inode.0)
+                self.adopted_by(directory).map_or(directory.inode().0, |one| one.inode.0)
             }
             Target::Snapshot(id, object) => {
                 let (mut uppers, upper) = (self.uppers(), Upper::Snapshot(id));

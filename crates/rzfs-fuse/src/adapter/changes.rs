@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError};
 const KIND_BITS: u32 = 0o170_000;
 const PERMISSION_BITS: u32 = 0o7777;
 const SET_GROUP_ID: u32 = 0o2000;
-const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+pub(super) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 /// What a new file is to be, as FUSE asks for it.
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +153,7 @@ impl Adapter {
     fn uncover(&self, directory: ObjectId, name: &[u8]) -> Answer<bool> {
         let mut all = self.mount_points.write().unwrap_or_else(PoisonError::into_inner);
         let Some(covering) = all.lookup(Place::Object(directory), name) else { return Ok(false) };
-        if !self.inodes.adopted().iter().any(|one| one.directory == covering) {
+        if self.inodes.adopted_by(covering).is_none() {
             return Ok(false);
         }
         if all.are_in(Place::MountPoint(covering)) {

@@ -9,6 +9,7 @@
 //! to another mount
 //! ```
 
+use super::changes::ACCESS_LIST;
 use super::{Adapter, Answer, errno};
 use crate::inode::{Adopted, Rights, Target};
 use crate::known::{Fate, Outdated};
@@ -28,7 +29,6 @@ use std::sync::{Arc, RwLock};
 /// Most names that the kernel is told to forget one by one.
 const MOST_NAMES: usize = 1 << 20;
 
-const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const GROUP_BITS: u16 = 0o070;
 
 /// How many times as many files may differ as the kernel knows, until all that it knows are compared.
@@ -263,7 +263,7 @@ impl Adapter {
     pub(crate) fn succeed(
         &self,
         (head, control): (Arc<LiveFileSystem>, Option<ControlTree>),
-        comparison: Comparison,
+        mut comparison: Comparison,
         ways: Vec<Way>,
     ) -> Succession {
         head.leave_waiting_to_callers();
@@ -289,7 +289,7 @@ impl Adapter {
         let kept: Vec<INodeNo> = adopted.iter().map(|one| one.inode).collect();
         let lost = self.inodes.adopted().iter().map(|one| one.inode);
         let lost: Vec<INodeNo> = lost.filter(|inode| !kept.contains(inode)).collect();
-        let Comparison { fates, mut names, shorter, ends } = comparison;
+        let mut names = std::mem::take(&mut comparison.names);
         let of_mount = before.all_names().filter_map(|(place, name)| {
             Some((self.number_of_place(place)?, OsStr::from_bytes(name).to_owned()))
         });
@@ -297,9 +297,9 @@ impl Adapter {
         // The kernel is not told to forget what something is mounted on.
         names.retain(|(directory, name)| {
             let place = match self.target(*directory) {
-                Ok(Target::Live(object)) => match fates.get(&object) {
-                    Some(Fate::Changed(heir)) => Place::Object(*heir),
-                    _ => Place::Object(object),
+                Ok(Target::Live(object)) => match comparison.fate(object) {
+                    Fate::Changed(heir) => Place::Object(heir),
+                    Fate::Same | Fate::Gone => Place::Object(object),
                 },
                 Ok(Target::MountPoint(_)) => {
                     let adopted = adopted.iter().find(|one| one.inode == *directory);
@@ -310,8 +310,9 @@ impl Adapter {
             };
             mount_points.lookup(place, name.as_bytes()).is_none()
         });
-        let fate = |object| fates.get(&object).copied().unwrap_or(Fate::Same);
+        let fate = |object| comparison.fate(object);
         let (known, mut outdated) = self.known.hand_over(&head, fate, (&kept, &lost));
+        let Comparison { shorter, ends, .. } = comparison;
         shorter.into_iter().for_each(|object| known.note_shorter(object));
         outdated.files.extend(&kept);
         // The kernel does not count how often it knows its root directory.
