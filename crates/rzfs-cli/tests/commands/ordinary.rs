@@ -5,7 +5,7 @@ use crate::harness::{
     wait_until,
 };
 use crate::mounts::unprivileged;
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, open, renameat_with};
 use rustix::process::getuid;
 use rzfs_server::control::ControlClient;
 use rzfs_testkit::{has_root, kernel_passes};
@@ -667,8 +667,10 @@ fn a_pool_is_reached_after_its_user_has_logged_out() {
     // The session may be back before the process has looked.
     let mounted = run(&format!("mount {image} {directory}"), Some(&session));
     assert_eq!((mounted.status, mounted.err.as_str()), (0, ""), "{mounted:?}");
-    log_out();
-    log_in();
+    // At no time is there none, or it might look in between.
+    let next = user.path("next");
+    user.shell(&format!("mkdir -m 700 {next}"));
+    renameat_with(CWD, &session, CWD, &next, RenameFlags::EXCHANGE).unwrap();
     wait_until("it is where it was", || socket.exists());
     assert_eq!(run(&format!("umount {pool}"), Some(&session)).status, 0);
     assert!(!socket.exists());
