@@ -24,24 +24,9 @@ const ZPOOL: [&str; 13] = [
 ];
 
 /// Those of `zfs`, up to OpenZFS 2.4 and on any system, with their short names.
-const ZFS: [&str; 17] = [
-    "allow",
-    "groupspace",
-    "jail",
-    "program",
-    "project",
-    "projectspace",
-    "redact",
-    "rewrite",
-    "share",
-    "unallow",
-    "unjail",
-    "unshare",
-    "unzone",
-    "upgrade",
-    "userspace",
-    "wait",
-    "zone",
+const ZFS: [&str; 14] = [
+    "allow", "jail", "program", "project", "redact", "rewrite", "share", "unallow", "unjail",
+    "unshare", "unzone", "upgrade", "wait", "zone",
 ];
 
 /// Those of `zstream`, up to OpenZFS 2.4.

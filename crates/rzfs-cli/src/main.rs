@@ -8,6 +8,7 @@ mod console;
 mod files;
 mod getopt;
 mod history;
+mod host_names;
 mod json;
 mod key_input;
 mod mount;

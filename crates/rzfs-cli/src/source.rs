@@ -12,9 +12,9 @@ use rzfs_server::control::{
     AskedPools, ControlClient, ControlDirectory, ControlError, ReceiveProgress,
 };
 use rzfs_server::protocol::{
-    AddRequest, Answer, Change, DatasetListing, DatasetQuery, DiffPart, DiffQuery, EventReport,
-    HistoryReport, HoldReport, Layout, MountReport, PoolReport, ReceiveRequest, Request,
-    SendRequest, StatsReport, StreamSize, VdevReport,
+    AccountQuery, AccountReport, AddRequest, Answer, Change, DatasetListing, DatasetQuery,
+    DiffPart, DiffQuery, EventReport, HistoryReport, HoldReport, Layout, MountReport, PoolReport,
+    ReceiveRequest, Request, SendRequest, StatsReport, StreamSize, VdevReport,
 };
 use rzfs_server::service::{self, PoolService};
 use rzfs_vdev::create::LocalPools;
@@ -113,6 +113,17 @@ pub(crate) fn holds(
 ) -> Result<Vec<HoldReport>, Failure> {
     match respondent.ask(&Request::Holds { names })? {
         Answer::Holds(holds) => Ok(holds),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
+/// What users, groups or projects use of a file system.
+pub(crate) fn accounts(
+    respondent: &mut dyn PoolClient,
+    query: AccountQuery,
+) -> Result<Vec<AccountReport>, Failure> {
+    match respondent.ask(&Request::Accounts(query))? {
+        Answer::Accounts(accounts) => Ok(accounts),
         _ => Err(mismatch(respondent)),
     }
 }

@@ -1,5 +1,6 @@
 //! `zfs`: datasets (spec 09, section 3).
 
+mod accounts;
 mod bookmark;
 mod change;
 mod clone;
@@ -28,6 +29,7 @@ pub(crate) mod usage;
 
 use crate::absent::Program;
 use crate::console::{Console, Failure, conclude};
+use rzfs_server::protocol::AccountOwner;
 
 /// Runs `zfs` with the words after its name.
 pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
@@ -47,6 +49,9 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "promote" => clone::promote(rest, console),
         "bookmark" => bookmark::run(rest, console),
         "diff" => diff::run(rest, console),
+        "userspace" => accounts::run(AccountOwner::User, rest, console),
+        "groupspace" => accounts::run(AccountOwner::Group, rest, console),
+        "projectspace" => accounts::run(AccountOwner::Project, rest, console),
         "hold" => hold::hold(rest, console),
         "holds" => hold::holds(rest, console),
         "release" => hold::release(rest, console),

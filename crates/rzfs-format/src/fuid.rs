@@ -52,6 +52,13 @@ impl Fuid {
     pub fn accounting_key(self) -> String {
         format!("{:x}", self.0)
     }
+
+    /// The id that has this key there; `None` if none has.
+    #[must_use]
+    pub fn from_accounting_key(key: &str) -> Option<Self> {
+        let id = Self(u64::from_str_radix(key, 16).ok()?);
+        (id.accounting_key() == key).then_some(id)
+    }
 }
 
 /// The domains of a file system's identities, by index.

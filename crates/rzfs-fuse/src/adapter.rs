@@ -86,9 +86,14 @@ impl Adapter {
         self.known.take_pages()
     }
 
-    /// The kernel has no pages any more of contents before these.
-    pub(crate) fn forget_outdated_pages(&self) {
-        self.known.forget_outdated_pages();
+    /// Notes that the kernel has dropped the pages of a file; whether it has to do so again.
+    pub(crate) fn note_dropped(&self, inode: INodeNo) -> bool {
+        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.note_dropped(object))
+    }
+
+    /// Takes what is stored into pages for stored into these contents from now on.
+    pub(crate) fn give_nothing_up(&self) {
+        self.known.give_nothing_up();
     }
 
     /// The file system without its snapshots.
@@ -300,16 +305,22 @@ impl Adapter {
     }
 
     /// Whether what the kernel writes of a file that was stored into pages may be of contents that are
-    /// gone.
-    pub(crate) fn has_outdated_pages(&self, inode: INodeNo) -> bool {
-        let target = self.target(inode);
-        matches!(target, Ok(Target::Live(object)) if self.known.has_outdated_pages(object))
+    /// gone; who asks gives it up then.
+    pub(crate) fn gives_up(&self, inode: INodeNo) -> bool {
+        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.gives_up(object))
     }
 
-    /// Whether the kernel may take a file for longer than it is, and so what is appended to it for data
-    /// behind its end.
-    pub(crate) fn is_shorter(&self, inode: INodeNo) -> bool {
-        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.is_shorter(object))
+    /// Whether the kernel may take a file for longer or shorter than it is, and so append to it where
+    /// its end is not.
+    pub(crate) fn is_resized(&self, inode: INodeNo) -> bool {
+        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.is_resized(object))
+    }
+
+    /// Notes whether it may.
+    pub(crate) fn note_resized(&self, inode: INodeNo, is_resized: bool) {
+        if let Ok(Target::Live(object)) = self.target(inode) {
+            self.known.note_resized(object, is_resized);
+        }
     }
 
     /// Notes that a file was read.

@@ -26,8 +26,12 @@ const SHARDS: usize = 16;
 enum KernelPages {
     None,
     Some,
+    /// It is dropping them, and has got no others since it began.
+    Dropping,
     /// Perhaps some of contents that are gone: what is stored into these by mappings is gone with them.
     Outdated,
+    /// The same, and something that was stored was given up.
+    GivenUp,
 }
 
 #[derive(Debug)]
@@ -35,8 +39,8 @@ struct Entry {
     number: INodeNo,
     lookups: u64,
     pages: KernelPages,
-    /// Whether the kernel may take it for longer than it is.
-    is_shorter: bool,
+    /// Whether the kernel may take it for longer or shorter than it is.
+    is_resized: bool,
     /// Dropped when the kernel has forgotten the file.
     hold: Hold,
 }
@@ -128,7 +132,7 @@ impl KnownFiles {
                 };
                 let number = number.ok_or(Errno::ENFILE)?;
                 let pages = KernelPages::None;
-                shard.insert(object, Entry { number, lookups: 1, pages, is_shorter: false, hold });
+                shard.insert(object, Entry { number, lookups: 1, pages, is_resized: false, hold });
                 (number, None)
             }
         };
@@ -158,7 +162,7 @@ impl KnownFiles {
     /// Notes that the kernel gets pages of a file, before they are read.
     pub(crate) fn note_pages(&self, object: ObjectId) {
         if let Some(entry) = self.shard(object).get_mut(&object)
-            && entry.pages == KernelPages::None
+            && matches!(entry.pages, KernelPages::None | KernelPages::Dropping)
         {
             entry.pages = KernelPages::Some;
         }
@@ -173,21 +177,48 @@ impl KnownFiles {
         self.pages(object) != KernelPages::None
     }
 
-    /// Whether the kernel may have pages of a file that are of contents before these.
-    pub(crate) fn has_outdated_pages(&self, object: ObjectId) -> bool {
-        self.is_successor && self.pages(object) == KernelPages::Outdated
-    }
-
-    /// Notes that a file is shorter than the kernel takes it for.
-    pub(crate) fn note_shorter(&self, object: ObjectId) {
-        if let Some(entry) = self.shard(object).get_mut(&object) {
-            entry.is_shorter = true;
+    /// Whether what was stored into pages of a file may be of contents before these; who asks gives it
+    /// up if it may.
+    pub(crate) fn gives_up(&self, object: ObjectId) -> bool {
+        if !self.is_successor {
+            return false;
+        }
+        let mut shard = self.shard(object);
+        let outdated = [KernelPages::Outdated, KernelPages::GivenUp];
+        match shard.get_mut(&object).filter(|entry| outdated.contains(&entry.pages)) {
+            Some(entry) => {
+                entry.pages = KernelPages::GivenUp;
+                true
+            }
+            None => false,
         }
     }
 
-    /// Whether the kernel may take a file for longer than it is.
-    pub(crate) fn is_shorter(&self, object: ObjectId) -> bool {
-        self.is_successor && self.shard(object).get(&object).is_some_and(|entry| entry.is_shorter)
+    /// Notes that the kernel has dropped the pages of a file. Whether it has to drop them again: what was
+    /// given up meanwhile may have been stored into pages of these contents.
+    pub(crate) fn note_dropped(&self, object: ObjectId) -> bool {
+        let mut shard = self.shard(object);
+        let Some(entry) = shard.get_mut(&object) else { return false };
+        let dropped = entry.pages;
+        entry.pages = match dropped {
+            KernelPages::Dropping => KernelPages::None,
+            // It may have got others meanwhile.
+            KernelPages::Outdated | KernelPages::GivenUp => KernelPages::Some,
+            KernelPages::None | KernelPages::Some => dropped,
+        };
+        dropped == KernelPages::GivenUp
+    }
+
+    /// Notes whether the kernel may take a file for longer or shorter than it is.
+    pub(crate) fn note_resized(&self, object: ObjectId, is_resized: bool) {
+        if let Some(entry) = self.shard(object).get_mut(&object) {
+            entry.is_resized = is_resized;
+        }
+    }
+
+    /// Whether the kernel may take a file for longer or shorter than it is.
+    pub(crate) fn is_resized(&self, object: ObjectId) -> bool {
+        self.is_successor && self.shard(object).get(&object).is_some_and(|entry| entry.is_resized)
     }
 
     /// The numbers of the files of which the kernel may have pages. It is about to drop them.
@@ -195,20 +226,20 @@ impl KnownFiles {
         let mut numbers = Vec::new();
         for shard in &self.shards {
             for entry in lock(shard).values_mut().filter(|one| one.pages == KernelPages::Some) {
-                entry.pages = KernelPages::None;
+                entry.pages = KernelPages::Dropping;
                 numbers.push(entry.number);
             }
         }
         numbers
     }
 
-    /// The kernel has no pages any more of contents before these.
-    pub(crate) fn forget_outdated_pages(&self) {
+    /// Takes what is stored into pages for stored into these contents from now on.
+    pub(crate) fn give_nothing_up(&self) {
         for shard in &self.shards {
-            let mut shard = lock(shard);
-            for entry in shard.values_mut().filter(|one| one.pages == KernelPages::Outdated) {
-                // It may have got others meanwhile.
-                entry.pages = KernelPages::Some;
+            for entry in lock(shard).values_mut() {
+                if matches!(entry.pages, KernelPages::Outdated | KernelPages::GivenUp) {
+                    entry.pages = KernelPages::Some;
+                }
             }
         }
     }
@@ -260,7 +291,7 @@ impl KnownFiles {
         gone.extend(lost.iter().map(|number| (*number, u64::MAX)));
         for shard in &self.shards {
             for (object, entry) in std::mem::take(&mut *lock(shard)) {
-                let Entry { number, lookups, pages, is_shorter, hold } = entry;
+                let Entry { number, lookups, pages, is_resized, hold } = entry;
                 outdated.holds.push(hold);
                 let (successor, is_changed) = match fate(object) {
                     Fate::Same => (live.hold(object).ok(), false),
@@ -277,7 +308,7 @@ impl KnownFiles {
                         pages => pages,
                     };
                     let object = hold.object();
-                    let entry = Entry { number, lookups, pages, is_shorter, hold };
+                    let entry = Entry { number, lookups, pages, is_resized, hold };
                     heir.shard(object).insert(object, entry);
                 } else if !kept.contains(&number) {
                     gone.insert(number, lookups);

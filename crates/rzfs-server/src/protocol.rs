@@ -8,6 +8,7 @@
 //! Answers are plain data: numbers in bytes, seconds and counts, names as ZFS gives them. How they
 //! are laid out is the business of whoever prints them.
 
+mod accounts;
 mod change;
 mod dataset;
 mod diff;
@@ -22,6 +23,7 @@ mod sweep;
 mod temporary;
 mod wire;
 
+pub use accounts::{AccountOwner, AccountQuery, AccountReport, ShareReport};
 pub use change::{
     AddRequest, Change, EventDetail, EventReport, KeyRequest, MountManner, NewClone, NewFileSystem,
     Newcomers, Pair, PruneLimit, Purpose,
@@ -53,7 +55,7 @@ pub use rzfs_vdev::Health;
 use serde::{Deserialize, Serialize};
 
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// A message and the version of the language that it is in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -88,6 +90,8 @@ pub enum Request {
         /// Their names.
         names: Vec<String>,
     },
+    /// What users, groups or projects use of a file system.
+    Accounts(AccountQuery),
     /// How much comes back when runs of snapshots are destroyed.
     Reclaimed {
         /// The first and the last one of each, of one head.
@@ -151,6 +155,8 @@ pub enum Answer {
     Datasets(DatasetListing),
     /// To [`Request::Holds`], in the order of the names.
     Holds(Vec<HoldReport>),
+    /// To [`Request::Accounts`], by owner and number.
+    Accounts(Vec<AccountReport>),
     /// To [`Request::Reclaimed`]: bytes.
     Reclaimed(u64),
     /// To [`Request::Differences`].

@@ -1,6 +1,7 @@
 //! Answers about an open pool: the one place that turns a pool into the plain data of the
 //! [`crate::protocol`].
 
+mod accounts;
 mod damage;
 mod datasets;
 mod diff;
@@ -103,6 +104,10 @@ impl PoolService {
             }
             Request::Holds { names } => match datasets::holds(self.pool.datasets(), names) {
                 Ok(holds) => Answer::Holds(holds),
+                Err(refusal) => Answer::Failed(refusal),
+            },
+            Request::Accounts(query) => match accounts::report(self.pool.datasets(), query) {
+                Ok(accounts) => Answer::Accounts(accounts),
                 Err(refusal) => Answer::Failed(refusal),
             },
             Request::Reclaimed { runs } => match datasets::reclaimed(self.pool.datasets(), runs) {

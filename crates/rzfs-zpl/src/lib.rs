@@ -18,6 +18,7 @@
 //! the same way.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod cache;
 mod contents;
 mod control;
@@ -47,6 +48,7 @@ mod sync;
 mod volume;
 mod xattr;
 
+pub use accounts::{Account, Share, stored_accounts, stored_domains};
 pub use control::{
     ControlAttributes, ControlEntry, ControlTree, SnapshotChange, SnapshotEntry, SnapshotSource,
 };

@@ -49,10 +49,13 @@ pub(crate) const fn entry_name(owner: QuotaOwner, unit: QuotaUnit) -> &'static s
     }
 }
 
+/// What the key of a number of objects begins with, before that of the number of bytes.
+pub(crate) const OBJECTS_PREFIX: &str = "obj-";
+
 /// The key of what somebody uses.
 pub(crate) fn usage_key(unit: QuotaUnit, id: u64) -> String {
     let key = Fuid(id).accounting_key();
-    if unit == QuotaUnit::Objects { format!("obj-{key}") } else { key }
+    if unit == QuotaUnit::Objects { format!("{OBJECTS_PREFIX}{key}") } else { key }
 }
 
 /// The quota of a user, group or project on an object set of files; `None` without one.

@@ -240,7 +240,10 @@ fn collect(
 }
 
 /// The file system that is mounted at a path, or around it.
-fn dataset_at(path: &str, respondents: &mut [Box<dyn PoolClient>]) -> Result<String, String> {
+pub(super) fn dataset_at(
+    path: &str,
+    respondents: &mut [Box<dyn PoolClient>],
+) -> Result<String, String> {
     let missing = |_| "No such file or directory".to_owned();
     let path = std::fs::canonicalize(path).map_err(missing)?;
     let mut best: Option<(usize, String)> = None;

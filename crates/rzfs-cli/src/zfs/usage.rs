@@ -3,7 +3,7 @@
 use rzfs::setting::dataset_properties;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 32] = [
+const COMMANDS: [(&str, &str); 36] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
@@ -39,6 +39,22 @@ const COMMANDS: [(&str, &str); 32] = [
     ),
     ("set", "\tset [-u] <property=value> ... <filesystem|volume|snapshot> ...\n"),
     ("inherit", "\tinherit [-rS] <property> <filesystem|volume|snapshot> ...\n"),
+    ("", ""),
+    (
+        "userspace",
+        "\tuserspace [-Hinp] [-o field[,...]] [-s field] ...\n\
+         \t    [-S field] ... [-t type[,...]] <filesystem|snapshot|path>\n",
+    ),
+    (
+        "groupspace",
+        "\tgroupspace [-Hinp] [-o field[,...]] [-s field] ...\n\
+         \t    [-S field] ... [-t type[,...]] <filesystem|snapshot|path>\n",
+    ),
+    (
+        "projectspace",
+        "\tprojectspace [-Hp] [-o field[,...]] [-s field] ...\n\
+         \t    [-S field] ... <filesystem|snapshot|path>\n",
+    ),
     ("", ""),
     ("mount", "\tmount [-j]\n\tmount [-Oflv] [-o opts] <-a | filesystem>\n"),
     ("unmount", "\tunmount [-f] <-a | filesystem|mountpoint>\n"),

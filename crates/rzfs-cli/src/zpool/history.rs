@@ -3,6 +3,7 @@
 use super::selection::Selection;
 use crate::console::{Console, Outcome};
 use crate::getopt::{Grammar, Value, Word};
+use crate::host_names::names_in;
 use crate::source;
 use rzfs_server::protocol::{HistoryKind, HistoryReport};
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let flag = |letter| words.contains(&Word::Flag(letter));
     let selection = Selection::of(&words)?;
     let (mut pools, outcome) = selection.respondents(console)?;
-    let users = if flag('l') { users() } else { HashMap::new() };
+    let users = if flag('l') { names_in("/etc/passwd") } else { HashMap::new() };
     for pool in &mut pools {
         let name = pool.pool().to_owned();
         let Some(history) = source::if_there(source::history(pool.as_mut()))? else { continue };
@@ -49,15 +50,4 @@ fn origin(record: &HistoryReport, users: &HashMap<u64, String>) -> String {
         parts.push(format!("on {host}{zone}"));
     }
     if parts.is_empty() { String::new() } else { format!(" [{}]", parts.join(" ")) }
-}
-
-/// The users of this system by number.
-fn users() -> HashMap<u64, String> {
-    let table = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let user = |line: &str| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        Some((fields.nth(1)?.parse().ok()?, name.to_owned()))
-    };
-    table.lines().rev().filter_map(user).collect()
 }

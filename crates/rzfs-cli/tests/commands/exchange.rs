@@ -515,3 +515,53 @@ fn what_stays_for_a_mount_has_a_number_and_rights_of_its_own() {
     }
     export_and_judge(&shop);
 }
+
+/// Makes a file system whose mount point is below a directory of `tank/a`.
+fn mount_below(shop: &Workshop, dataset: &str, directory: &str) {
+    let mountpoint = at(shop, directory);
+    // It is below the root of the pool's mounts already.
+    let below = mountpoint.strip_prefix(shop.rzfs.path("root")).unwrap().display();
+    shop.succeed(&format!("zfs create -o mountpoint=/{below} {dataset}"));
+}
+
+#[test]
+fn a_directory_that_has_another_name_leaves_what_is_mounted_below_it() {
+    let shop = pool();
+    fs::create_dir_all(at(&shop, "a/public/plain/deep")).unwrap();
+    write(&shop, "a/public/file", "public");
+    write(&shop, "a/public/plain/deep/file", "plain");
+    shop.succeed("zfs snapshot tank/a@then");
+    fs::rename(at(&shop, "a/public"), at(&shop, "a/private")).unwrap();
+    fs::set_permissions(at(&shop, "a/private"), fs::Permissions::from_mode(0o700)).unwrap();
+    mount_below(&shop, "tank/deep", "a/private/plain/deep");
+    mount_below(&shop, "tank/new", "a/private/new");
+    write(&shop, "a/private/plain/deep/file", "secret");
+    write(&shop, "a/private/new/file", "secret");
+    assert_eq!(read(&shop, "a/private/file"), "public");
+    let stayed = File::open(at(&shop, "a/private")).unwrap();
+    let before = mounts(&shop);
+    for _ in 0..2 {
+        shop.succeed("zfs rollback tank/a@then");
+        assert_eq!(mounts(&shop), before);
+        assert_eq!(shop.succeed("zfs get -Ho value mounted tank/deep tank/new"), "yes\nyes\n");
+        assert_eq!(read(&shop, "a/private/plain/deep/file"), "secret");
+        assert_eq!(read(&shop, "a/private/new/file"), "secret");
+        // What is mounted is in one place, and what has its other name back has what it had.
+        assert_eq!(read(&shop, "a/public/plain/deep/file"), "plain");
+        assert_eq!(names(&at(&shop, "a/public")), ["file", "plain"]);
+        assert_eq!(names(&at(&shop, "a/private")), ["new", "plain"]);
+        assert_eq!(names(&at(&shop, "a/private/plain")), ["deep"]);
+        let gone = fs::read(at(&shop, "a/private/file")).unwrap_err();
+        assert_eq!(kind(&gone), Some(Errno::NOENT));
+        let metadata = |name: &str| fs::metadata(at(&shop, name)).unwrap();
+        let (public, private) = (metadata("a/public"), metadata("a/private"));
+        assert_eq!(private.ino(), stayed.metadata().unwrap().ino());
+        assert_ne!(public.ino(), private.ino());
+        assert_ne!(metadata("a/public/plain").ino(), metadata("a/private/plain").ino());
+        assert_eq!((public.mode() & 0o777, private.mode() & 0o777), (0o755, 0o700));
+        write(&shop, "a/public/plain/deep/more", "more");
+        assert_eq!(names(&at(&shop, "a/private/plain/deep")), ["file"]);
+    }
+    drop(stayed);
+    export_and_judge(&shop);
+}

@@ -1,6 +1,7 @@
 //! The `rzfs` binary as its users run it: on pools that OpenZFS made, compared with what OpenZFS
 //! said about them.
 
+mod accounts;
 mod damage;
 mod dedup;
 mod diff;

@@ -22,6 +22,13 @@ const PERMISSION_BITS: u32 = 0o7777;
 const SET_GROUP_ID: u32 = 0o2000;
 pub(super) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
+/// The last byte of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct End {
+    pub(crate) offset: u64,
+    pub(crate) byte: u8,
+}
+
 /// What a new file is to be, as FUSE asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Creation<'a> {
@@ -257,11 +264,13 @@ impl Adapter {
         Ok(written)
     }
 
-    /// Where what the kernel appends at an offset belongs: it may take the file for longer than it is.
-    pub(crate) fn end_for(&self, inode: INodeNo, offset: u64) -> Answer<WriteAt> {
+    /// The last byte of a file, and where it is.
+    pub(crate) fn end(&self, inode: INodeNo) -> Answer<Option<End>> {
         let (live, object) = self.changing(inode)?;
         let len = answer(live.attributes(object))?.size;
-        Ok(if offset > len { WriteAt::End } else { WriteAt::Offset(offset) })
+        let Some(offset) = len.checked_sub(1) else { return Ok(None) };
+        let segments = answer(self.head.read_segments(object, offset, 1))?;
+        Ok(segments.iter().flatten().next().map(|byte| End { offset, byte: *byte }))
     }
 
     /// Whether a file has lost set-user-id or set-group-id since this was asked the last time.

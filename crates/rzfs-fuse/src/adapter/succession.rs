@@ -5,8 +5,8 @@
 //! after    on disk ──┘
 //! the same file in both     keeps its number: who has it open goes on with other contents
 //! a file that is gone       its number leads nowhere: ESTALE, and paths are looked up anew
-//! a directory on the way    stays for the kernel, as what is mounted below it would go with it
-//! to another mount
+//! a directory on the way    stays for the kernel, as what is mounted below it would go with it: if
+//! to another mount          both have it under different names, the file gets another number
 //! ```
 
 use super::changes::ACCESS_LIST;
@@ -21,7 +21,7 @@ use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{Attributes, ControlTree, DirCookie, FileSystem, Files, NameTarget};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::{Arc, RwLock};
@@ -44,18 +44,10 @@ pub(crate) struct Comparison {
     fates: BTreeMap<ObjectId, Fate>,
     /// Names that lead elsewhere, with the directories that they are in.
     names: Vec<(INodeNo, OsString)>,
-    /// Files that are shorter than they were.
-    shorter: Vec<ObjectId>,
-    /// How those end that are longer.
-    ends: Vec<End>,
-}
-
-/// The last byte of a file that is longer than it was.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
-    pub(crate) inode: INodeNo,
-    pub(crate) offset: u64,
-    pub(crate) byte: u8,
+    /// Files that are longer or shorter than they were.
+    resized: Vec<ObjectId>,
+    /// Those that are longer.
+    longer: Vec<INodeNo>,
 }
 
 /// A directory on the way to something that is mounted, as the kernel knows it.
@@ -87,7 +79,7 @@ pub(crate) struct Succession {
     /// Names that it is to forget, too, with the directories that they are in.
     pub(crate) names: Vec<(INodeNo, OsString)>,
     /// Of what it is to know that it is longer.
-    pub(crate) ends: Vec<End>,
+    pub(crate) longer: Vec<INodeNo>,
 }
 
 /// The entries of a directory on disk.
@@ -127,7 +119,7 @@ impl Adapter {
         let (root, heir) = (before.root(), after.root());
         let mut fates = BTreeMap::from([(root, Fate::Changed(heir))]);
         let mut directories = vec![(root, heir)];
-        let mut resized = Vec::new();
+        let (mut resized, mut longer) = (Vec::new(), Vec::new());
         let changed = self.known_that_differ([before, after]);
         for batch in changed.chunks(BATCH) {
             before.prefetch_attributes(batch);
@@ -142,7 +134,10 @@ impl Adapter {
                             directories.push((object, object));
                         }
                         if new.kind == FileKind::Regular && old.size != new.size {
-                            resized.push((object, old.size, new.size));
+                            resized.push(object);
+                            if new.size > old.size {
+                                longer.push(self.number(Target::Live(object))?);
+                            }
                         }
                         Fate::Changed(object)
                     }
@@ -154,11 +149,7 @@ impl Adapter {
                 fates.insert(object, fate);
             }
         }
-        let mut comparison =
-            Comparison { fates, names: Vec::new(), shorter: Vec::new(), ends: Vec::new() };
-        for (object, old, new) in resized {
-            comparison.add_resized(self, after, object, old..new)?;
-        }
+        let mut comparison = Comparison { fates, names: Vec::new(), resized, longer };
         for (directory, heir) in directories {
             let (old, new) = (entries(before, directory)?, entries(after, heir)?);
             let number = self.number_of_place(Place::Object(directory)).ok_or(Errno::ENFILE)?;
@@ -259,6 +250,28 @@ impl Adapter {
         Ok(Way { place, covered })
     }
 
+    /// Has the directories that stay for the kernel on these ways keep their numbers, and nothing else: what
+    /// the kernel knows in them is forgotten, and where other contents have the same file under another name
+    /// it is none that the kernel knows.
+    ///
+    /// # Errors
+    /// A directory cannot be read, or there is too much.
+    pub(crate) fn set_apart(
+        &self,
+        ways: &[Way],
+        before: &FileSystem,
+        from: &mut Comparison,
+    ) -> Answer<()> {
+        let nothing = BTreeMap::new();
+        for step in ways.iter().flat_map(|way| &way.covered) {
+            let Some(Target::Live(object)) = self.inodes.target(step.inode) else { continue };
+            if from.fates.insert(object, Fate::Gone) != Some(Fate::Gone) {
+                from.add_names(step.inode, &entries(before, object)?, &nothing)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Lets other contents take the place of these. Nobody looks anything up meanwhile.
     pub(crate) fn succeed(
         &self,
@@ -296,24 +309,21 @@ impl Adapter {
         names.extend(of_mount);
         // The kernel is not told to forget what something is mounted on.
         names.retain(|(directory, name)| {
-            let place = match self.target(*directory) {
-                Ok(Target::Live(object)) => match comparison.fate(object) {
+            let adopted = adopted.iter().find(|one| one.inode == *directory);
+            let place = match (adopted, self.target(*directory)) {
+                (Some(adopted), _) => Place::MountPoint(adopted.directory),
+                (None, Ok(Target::Live(object))) => match comparison.fate(object) {
                     Fate::Changed(heir) => Place::Object(heir),
                     Fate::Same | Fate::Gone => Place::Object(object),
                 },
-                Ok(Target::MountPoint(_)) => {
-                    let adopted = adopted.iter().find(|one| one.inode == *directory);
-                    adopted
-                        .map_or(Place::Object(ObjectId(0)), |one| Place::MountPoint(one.directory))
-                }
-                _ => return true,
+                (None, _) => return true,
             };
             mount_points.lookup(place, name.as_bytes()).is_none()
         });
         let fate = |object| comparison.fate(object);
         let (known, mut outdated) = self.known.hand_over(&head, fate, (&kept, &lost));
-        let Comparison { shorter, ends, .. } = comparison;
-        shorter.into_iter().for_each(|object| known.note_shorter(object));
+        let Comparison { resized, longer, .. } = comparison;
+        resized.into_iter().for_each(|object| known.note_resized(object, true));
         outdated.files.extend(&kept);
         // The kernel does not count how often it knows its root directory.
         outdated.files.push(INodeNo::ROOT);
@@ -324,31 +334,11 @@ impl Adapter {
             mount_points: RwLock::new(Arc::new(mount_points)),
             known,
         };
-        Succession { adapter, ways, outdated, names, ends }
+        Succession { adapter, ways, outdated, names, longer }
     }
 }
 
 impl Comparison {
-    /// Adds a file whose length was the beginning of a range, and is to be its end.
-    fn add_resized(
-        &mut self,
-        adapter: &Adapter,
-        after: &FileSystem,
-        object: ObjectId,
-        Range { start: before, end: len }: Range<u64>,
-    ) -> Answer<()> {
-        if len < before {
-            self.shorter.push(object);
-            return Ok(());
-        }
-        let inode = adapter.number(Target::Live(object))?;
-        let offset = len.saturating_sub(1);
-        let segments = after.read_segments(object, offset, 1).map_err(|error| errno(&error))?;
-        let byte = segments.iter().flatten().next().copied().unwrap_or(0);
-        self.ends.push(End { inode, offset, byte });
-        Ok(())
-    }
-
     fn fate(&self, object: ObjectId) -> Fate {
         self.fates.get(&object).copied().unwrap_or(Fate::Same)
     }

@@ -345,7 +345,7 @@ impl Session {
         done: &mut usize,
     ) -> Answer<()> {
         let (_, adapter, inode) = self.inner(writing.inode)?;
-        if writing.shortening == Shortening::Never && adapter.has_outdated_pages(inode) {
+        if writing.shortening == Shortening::Never && adapter.gives_up(inode) {
             // It was stored into contents that are gone.
             *done = data.len();
             return Ok(());
@@ -356,8 +356,8 @@ impl Session {
         loop {
             let rest = data.get(*done..).unwrap_or_default();
             let offset = writing.offset.saturating_add(*done as u64);
-            let at = match writing.appends() && adapter.is_shorter(inode) {
-                true => adapter.end_for(inode, offset)?,
+            let at = match writing.appends() && adapter.is_resized(inode) {
+                true => WriteAt::End,
                 false => WriteAt::Offset(offset),
             };
             match adapter.write(inode, at, rest, writing.caller) {
@@ -385,7 +385,7 @@ impl Session {
         let written = self.inner(inode).and_then(|(_, adapter, inode)| {
             let written = u32::try_from(written?).unwrap_or(u32::MAX);
             let is_stale = pages == Pages::Passed && adapter.has_pages(inode);
-            let is_elsewhere = writing.appends() && adapter.is_shorter(inode);
+            let is_elsewhere = writing.appends() && adapter.is_resized(inode);
             let (live, object) = adapter.changing(inode)?;
             Ok((written, (is_stale, is_elsewhere), (Arc::clone(live), object)))
         });

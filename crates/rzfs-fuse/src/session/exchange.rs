@@ -44,12 +44,12 @@ impl Session {
         let index = self.file_system_at(path).map_err(NotExchanged::Unsuitable)?;
         let adapter = self.file_system(index).map_err(unsuitable)?;
         let pages = adapter.take_pages().into_iter().map(Stale::File);
-        self.tell_kernel_to_forget(index, pages);
+        self.tell_kernel_to_forget((index, &adapter), pages);
         let closed = self.gate.close(PATIENCE).ok_or(NotExchanged::Busy)?;
         let mut places = self.places.lock();
         let states = exchange.states()?;
-        let comparison = adapter.compare(&states).map_err(unsuitable)?;
-        let [_, after] = &states;
+        let mut comparison = adapter.compare(&states).map_err(unsuitable)?;
+        let [before, after] = &states;
         let by_system = mounted.iter().filter(|one| enclosing(&places, one).0 == index);
         let by_system: Vec<_> = by_system.filter_map(|one| one.strip_prefix(path).ok()).collect();
         let mut inside: Vec<_> = places.iter_mut().filter(|one| one.within == index).collect();
@@ -69,6 +69,7 @@ impl Session {
         for steps in steps {
             ways.push(adapter.way(steps, after, &comparison).map_err(unsuitable)?);
         }
+        adapter.set_apart(&ways, before, &mut comparison).map_err(unsuitable)?;
         let changed = exchange.change();
         let changed = match changed {
             Err(refused) if !adapter.is_superseded() => return Err(NotExchanged::Refused(refused)),
@@ -79,7 +80,7 @@ impl Session {
             Err(error) => return Ok(Exchanged { changed, lost: Some(error) }),
         };
         let succession = adapter.succeed(successor, comparison, ways);
-        let Succession { adapter: successor, ways, outdated, names, ends } = succession;
+        let Succession { adapter: successor, ways, outdated, names, longer } = succession;
         for (placed, way) in inside.iter_mut().zip(ways) {
             placed.way = way;
         }
@@ -89,13 +90,9 @@ impl Session {
         drop(closed);
         let files = outdated.files.into_iter().map(Stale::File);
         let names = names.into_iter().map(|(directory, name)| Stale::Name(directory, name));
-        self.tell_kernel_to_forget(index, files.chain(names));
-        let ends = ends.into_iter();
-        let ends = ends.filter_map(|end| Some((self.grafts.outer(index, end.inode)?, end)));
-        self.tell_kernel_of_each(KERNEL_PATIENCE, ends.collect(), |session, (inode, end)| {
-            session.cache.extend(inode, end.offset, end.byte);
-        });
-        successor.forget_outdated_pages();
+        self.tell_kernel_to_forget((index, &successor), files.chain(names));
+        self.tell_kernel_of_lengths((index, &successor), longer);
+        successor.give_nothing_up();
         Ok(Exchanged { changed, lost: None })
     }
 
@@ -108,16 +105,45 @@ impl Session {
         }
     }
 
-    fn tell_kernel_to_forget(self: &Arc<Self>, index: usize, stale: impl Iterator<Item = Stale>) {
+    fn tell_kernel_to_forget(
+        self: &Arc<Self>,
+        (index, adapter): (usize, &Arc<Adapter>),
+        stale: impl Iterator<Item = Stale>,
+    ) {
         let outer = |inode| self.grafts.outer(index, inode);
-        let stale = stale.filter_map(|one| match one {
-            Stale::File(file) => Some(Stale::File(outer(file)?)),
-            Stale::Name(directory, name) => Some(Stale::Name(outer(directory)?, name)),
+        let stale = stale.filter_map(|one| match &one {
+            Stale::File(file) => Some((outer(*file)?, one)),
+            Stale::Name(directory, _) => Some((outer(*directory)?, one)),
         });
-        let stale = stale.collect();
-        self.tell_kernel_of_each(KERNEL_PATIENCE, stale, |session, stale| match stale {
-            Stale::File(file) => session.cache.forget_contents(file),
-            Stale::Name(directory, name) => session.cache.forget_entry(directory, &name),
+        let (stale, adapter) = (stale.collect(), Arc::clone(adapter));
+        self.tell_kernel_of_each(KERNEL_PATIENCE, stale, move |session, (outer, stale)| match stale {
+            Stale::File(file) => loop {
+                session.cache.forget_contents(outer);
+                if !adapter.note_dropped(file) {
+                    break;
+                }
+            },
+            Stale::Name(_, name) => session.cache.forget_entry(outer, &name),
+        });
+    }
+
+    /// Has the kernel know where files end that are longer than they were, as it appends to them there.
+    fn tell_kernel_of_lengths(
+        self: &Arc<Self>,
+        (index, adapter): (usize, &Arc<Adapter>),
+        longer: Vec<INodeNo>,
+    ) {
+        let outer = |inode| Some((self.grafts.outer(index, inode)?, inode));
+        let (files, adapter) = (longer.into_iter().filter_map(outer).collect(), Arc::clone(adapter));
+        self.tell_kernel_of_each(KERNEL_PATIENCE, files, move |session, (outer, inode)| {
+            let Ok(Some(end)) = adapter.end(inode) else { return };
+            session.cache.extend(outer, end.offset, end.byte);
+            if adapter.end(inode) == Ok(Some(end)) {
+                adapter.note_resized(inode, false);
+            } else {
+                // Somebody changes it, and the kernel has a byte of before.
+                session.cache.forget_contents(outer);
+            }
         });
     }
 

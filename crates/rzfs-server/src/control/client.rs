@@ -253,6 +253,7 @@ fn listed_patience(request: &Request, shared: &SharedPatience) -> Option<Duratio
         Request::Datasets(_)
         | Request::History
         | Request::Holds { .. }
+        | Request::Accounts(_)
         | Request::Reclaimed { .. }
         | Request::Differences(_)
         | Request::StreamSizes(_) => Some(LISTED_READING_TIMEOUT),

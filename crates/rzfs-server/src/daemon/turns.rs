@@ -77,6 +77,7 @@ impl Turns {
             Request::Change { change, .. } if mends(change) => Some(&self.mending),
             Request::Change { .. } | Request::PlanAdd(_) => Some(&self.changes),
             Request::Holds { .. }
+            | Request::Accounts(_)
             | Request::Reclaimed { .. }
             | Request::Differences(_)
             | Request::StreamSizes(_)

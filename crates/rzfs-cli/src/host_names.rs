@@ -1,0 +1,14 @@
+//! The names that this host has for numbers of users and groups.
+
+use std::collections::HashMap;
+
+/// The names in a table like `/etc/passwd`, by number; of several for one number the first.
+pub(crate) fn names_in(table: &str) -> HashMap<u64, String> {
+    let table = std::fs::read_to_string(table).unwrap_or_default();
+    let named = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        Some((fields.nth(1)?.parse().ok()?, name.to_owned()))
+    };
+    table.lines().rev().filter_map(named).collect()
+}

@@ -1,0 +1,67 @@
+//! What users, groups and projects use of a file system and may use.
+
+use crate::protocol::{
+    AccountOwner, AccountQuery, AccountReport, Refusal, RefusalKind, ShareReport,
+};
+use rzfs_dsl::dataset::{DatasetError, DatasetTree};
+use rzfs_format::fuid::{Fuid, FuidTable};
+use rzfs_format::objset::ObjsetType;
+use rzfs_zpl::{Account, QuotaOwner, Share, ZplError, stored_accounts, stored_domains};
+
+/// The accounts that a query asks for, owner by owner and by number.
+pub(super) fn report(
+    tree: &DatasetTree,
+    query: &AccountQuery,
+) -> Result<Vec<AccountReport>, Refusal> {
+    let name = &query.dataset;
+    let unopened = |reason: &dyn std::fmt::Display| {
+        Refusal::of_kind(RefusalKind::Unopened, format!("cannot open '{name}': {reason}"))
+    };
+    let objset = tree.open(name).and_then(|dataset| dataset.open_objset());
+    let objset = objset.map_err(|error| match error {
+        DatasetError::NotFound { .. } => unopened(&"dataset does not exist"),
+        error => unopened(&error),
+    })?;
+    if objset.objset_type() != ObjsetType::Zfs {
+        return Err(unopened(&"operation not applicable to datasets of this type"));
+    }
+    let unread =
+        |error: ZplError| Refusal::new(format!("cannot get used/quota for {name}: {error}"));
+    let domains = stored_domains(&objset).map_err(unread)?;
+    let mut reports = Vec::new();
+    for owner in &query.owners {
+        let whose = match owner {
+            AccountOwner::User => QuotaOwner::User,
+            AccountOwner::Group => QuotaOwner::Group,
+            AccountOwner::Project => QuotaOwner::Project,
+        };
+        let accounts = stored_accounts(&objset, whose).map_err(unread)?;
+        reports.extend(
+            accounts
+                .into_iter()
+                .filter_map(|(id, account)| account_of(*owner, id, account, &domains)),
+        );
+    }
+    Ok(reports)
+}
+
+/// `None` for one of a domain that has no name.
+fn account_of(
+    owner: AccountOwner,
+    id: Fuid,
+    account: Account,
+    domains: &FuidTable,
+) -> Option<AccountReport> {
+    let domain = match id.domain() {
+        0 => None,
+        index => Some(domains.domain(index)?.to_string()),
+    };
+    let share = |share: Share| ShareReport { used: share.used, quota: share.quota };
+    Some(AccountReport {
+        owner,
+        domain,
+        id: id.number(),
+        bytes: account.bytes.map(share),
+        objects: account.objects.map(share),
+    })
+}
