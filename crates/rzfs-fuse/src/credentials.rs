@@ -17,19 +17,28 @@ pub(crate) fn caller(request: &Request) -> Caller {
 }
 
 /// The same for a request that takes a capability, which not everybody has who is root: a
-/// container may be without it. Where the system does not say, root has it.
+/// container may be without it, and who makes a user namespace has it there only. Where the system
+/// does not say, root has it.
 pub(crate) fn caller_with(request: &Request, capability: Capability) -> Caller {
     let caller = caller(request);
     if caller.privilege == Privilege::Ordinary {
         return caller;
     }
-    let status = std::fs::read_to_string(format!("/proc/{}/status", request.pid()));
-    match status.ok().as_deref().and_then(effective) {
-        Some(capabilities) if capabilities >> (capability as u32) & 1 == 0 => {
-            Caller { privilege: Privilege::Ordinary, ..caller }
-        }
-        _ => caller,
+    let process = format!("/proc/{}", request.pid());
+    let status = std::fs::read_to_string(format!("{process}/status"));
+    let effective = status.ok().as_deref().and_then(effective);
+    let lacks_it = effective.is_some_and(|all| all >> (capability as u32) & 1 == 0);
+    if lacks_it || is_in_another_namespace(&process) {
+        return Caller { privilege: Privilege::Ordinary, ..caller };
     }
+    caller
+}
+
+/// Whether a process is in another user namespace than this one.
+fn is_in_another_namespace(process: &str) -> bool {
+    let namespace = |process: &str| std::fs::read_link(format!("{process}/ns/user")).ok();
+    let theirs = namespace(process).zip(namespace("/proc/self"));
+    theirs.is_some_and(|(theirs, ours)| theirs != ours)
 }
 
 /// Who asks, for as long as the request waits for its answer.

@@ -24,6 +24,7 @@ mod contents;
 mod copying;
 mod creation;
 mod dataset;
+mod directory;
 mod draft;
 mod durability;
 mod file_system;

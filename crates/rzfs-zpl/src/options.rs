@@ -8,6 +8,7 @@ use crate::read_ahead::ReadAhead;
 use crate::sync::{Arc, Mutex};
 use rzfs_cache::PrefetchStreams;
 use rzfs_dmu::Object;
+use rzfs_dmu::live::LiveObject;
 use rzfs_dsl::dataset::property::DatasetProperty;
 use rzfs_dsl::dataset::{Dataset, ObjsetCounters};
 use rzfs_dsl::live::SpaceUse;
@@ -60,7 +61,7 @@ pub enum XattrUse {
 pub struct CacheBudget {
     /// Attributes of files.
     pub nodes: usize,
-    /// Open directories: indexes of microzaps, headers of fat ZAPs.
+    /// Open directories: indexes of microzaps, headers of fat ZAPs. Those that change have as much besides.
     pub directories: usize,
     /// Places in files where readers are expected next.
     pub streams: usize,
@@ -78,6 +79,7 @@ impl Default for CacheBudget {
 pub struct FileCaches {
     pub(crate) nodes: Arc<SharedCache<Arc<Node>>>,
     pub(crate) directories: Arc<SharedCache<Arc<Zap<Object>>>>,
+    pub(crate) live_directories: Arc<SharedCache<Arc<Zap<LiveObject>>>>,
     pub(crate) streams: Arc<SharedCache<Arc<Mutex<PrefetchStreams>>>>,
 }
 
@@ -88,6 +90,7 @@ impl FileCaches {
         Self {
             nodes: SharedCache::new(budget.nodes),
             directories: SharedCache::new(budget.directories),
+            live_directories: SharedCache::new(budget.directories),
             streams: SharedCache::new(budget.streams),
         }
     }

@@ -16,7 +16,7 @@ fn shop() -> Workshop {
         fs::write(&file, vec![1; size]).unwrap();
         chown(&file, Some(user), Some(group)).unwrap();
     }
-    shop.succeed("zfs set userquota@4300=10M userquota@9999=5M groupobjquota@9=3 tank/a");
+    shop.succeed("zfs set userquota@4300=10M userquota@9999=5M groupobjquota@5100=3 tank/a");
     shop.succeed("zfs snapshot tank/a@then");
     shop
 }
@@ -32,36 +32,36 @@ fn what_users_and_groups_use_is_listed() {
     assert_eq!(
         listed("zfs userspace tank/a"),
         "TYPE        NAME   USED  QUOTA  OBJUSED  OBJQUOTA\n\
-         POSIX User  root     1K   none        2      none\n\
-         POSIX User  4200   300K   none        1      none\n\
+         POSIX User  root   512B   none        1      none\n\
+         POSIX User  4200   386K   none        1      none\n\
          POSIX User  4300  2.88M    10M        2      none\n\
          POSIX User  9999     0B     5M        -         -\n"
     );
     assert_eq!(
         listed("zfs userspace -Hpn -S used tank/a@then"),
-        "POSIX User\t4300\t3021312\t10485760\t2\t0\n\
-         POSIX User\t4200\t306688\t0\t1\t0\n\
-         POSIX User\t0\t1024\t0\t2\t0\n\
+        "POSIX User\t4300\t3019264\t10485760\t2\t0\n\
+         POSIX User\t4200\t395776\t0\t1\t0\n\
+         POSIX User\t0\t512\t0\t1\t0\n\
          POSIX User\t9999\t0\t5242880\t-\t-\n"
     );
     assert_eq!(
         listed("zfs groupspace -o name,used,objquota tank/a"),
         "NAME   USED  OBJQUOTA\n\
-         root     1K      none\n\
-         9         -         3\n\
-         5200   302K      none\n\
+         root   512B      none\n\
+         5100      -         3\n\
+         5200   388K      none\n\
          5300  2.88M      none\n"
     );
     assert_eq!(
         listed("zfs userspace -t posixgroup,posixuser -s name -H -o type,name tank/a"),
-        "POSIX Group\troot\nPOSIX User\troot\nPOSIX Group\t9\nPOSIX User\t4200\n\
-         POSIX User\t4300\nPOSIX Group\t5200\nPOSIX Group\t5300\nPOSIX User\t9999\n"
+        "POSIX Group\troot\nPOSIX User\troot\nPOSIX User\t4200\nPOSIX User\t4300\n\
+         POSIX Group\t5100\nPOSIX Group\t5200\nPOSIX Group\t5300\nPOSIX User\t9999\n"
     );
     // Columns are as wide as what is not shown would need.
     let none = listed("zfs userspace -t smbuser tank/a");
     assert_eq!(none, "TYPE        NAME   USED  QUOTA  OBJUSED  OBJQUOTA\n");
     let project = listed("zfs projectspace -H -o type,name,objused tank/a");
-    assert_eq!(project, "Project\t0\t5\n");
+    assert_eq!(project, "Project\t0\t4\n");
     let path = shop.root().join("a/0");
     assert_eq!(
         listed(&format!("zfs userspace {}", path.display())),
@@ -69,7 +69,7 @@ fn what_users_and_groups_use_is_listed() {
     );
     shop.succeed("zpool export tank");
     shop.judge();
-    assert_eq!(listed("zfs userspace -Hn -o name -d IMAGES/A tank/a"), "0\n4200\n4300\n9999\n");
+    assert_eq!(listed("zfs userspace -Hn -o name -d IMAGES tank/a"), "0\n4200\n4300\n9999\n");
 }
 
 #[test]
@@ -96,5 +96,5 @@ fn a_volume_has_no_accounts() {
     let shop = Workshop::new();
     rzfs_testkit::unpack_sample("volume-logs", shop.image("A").as_ref()).unwrap();
     let told = "cannot open 'vols/plain': operation not applicable to datasets of this type\n";
-    assert_eq!(shop.refuse("zfs userspace -d IMAGES/A vols/plain", 1), told);
+    assert_eq!(shop.refuse("zfs userspace -d IMAGES vols/plain", 1), told);
 }

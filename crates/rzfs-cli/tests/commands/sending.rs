@@ -1,5 +1,6 @@
 //! `zfs send` of pools that are in use, and of images.
 
+use crate::harness::wait_until;
 use crate::workshop::Workshop;
 use rzfs_format::stream::Record;
 use rzfs_stream::{ReadOptions, StreamReader};
@@ -182,6 +183,37 @@ fn a_stream_that_nobody_reads_holds_nothing_up() {
     let mut rest = Vec::new();
     slow.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
     assert!(!slow.wait().unwrap().success(), "a stream without an end is no success");
+    shop.judge();
+}
+
+/// Each takes memory that nothing else bounds.
+#[test]
+fn so_many_streams_pass_at_the_same_time() {
+    let shop = pool();
+    fs::write(shop.root().join("a/noise"), noise(8 << 20)).unwrap();
+    shop.succeed("zfs snapshot tank/a@s");
+    let mut senders = Vec::new();
+    for _ in 0..48 {
+        let mut command = command(&shop, "zfs send tank/a@s");
+        let mut sender = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        sender.stdout.as_mut().unwrap().read_exact(&mut [0; 1000]).unwrap();
+        senders.push(sender);
+    }
+    let refused = shop.refuse("zfs send tank/a@s", 1);
+    assert!(refused.contains("too many commands wait for the pool"), "{refused}");
+    // Others have their turn as soon as one has gone.
+    let mut gone = senders.pop().unwrap();
+    gone.kill().unwrap();
+    gone.wait().unwrap();
+    wait_until("there is room", || {
+        let sent = command(&shop, "zfs send tank/a@s").output().unwrap();
+        sent.status.success() && sent.stdout.len() > 8 << 20
+    });
+    for mut sender in senders {
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+    }
+    shop.succeed("zpool export -f tank");
     shop.judge();
 }
 

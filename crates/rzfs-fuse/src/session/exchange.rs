@@ -116,15 +116,19 @@ impl Session {
             Stale::Name(directory, _) => Some((outer(*directory)?, one)),
         });
         let (stale, adapter) = (stale.collect(), Arc::clone(adapter));
-        self.tell_kernel_of_each(KERNEL_PATIENCE, stale, move |session, (outer, stale)| match stale {
-            Stale::File(file) => loop {
-                session.cache.forget_contents(outer);
-                if !adapter.note_dropped(file) {
-                    break;
-                }
+        self.tell_kernel_of_each(
+            KERNEL_PATIENCE,
+            stale,
+            move |session, (outer, stale)| match stale {
+                Stale::File(file) => loop {
+                    session.cache.forget_contents(outer);
+                    if !adapter.note_dropped(file) {
+                        break;
+                    }
+                },
+                Stale::Name(_, name) => session.cache.forget_entry(outer, &name),
             },
-            Stale::Name(_, name) => session.cache.forget_entry(outer, &name),
-        });
+        );
     }
 
     /// Has the kernel know where files end that are longer than they were, as it appends to them there.
@@ -134,7 +138,8 @@ impl Session {
         longer: Vec<INodeNo>,
     ) {
         let outer = |inode| Some((self.grafts.outer(index, inode)?, inode));
-        let (files, adapter) = (longer.into_iter().filter_map(outer).collect(), Arc::clone(adapter));
+        let (files, adapter) =
+            (longer.into_iter().filter_map(outer).collect(), Arc::clone(adapter));
         self.tell_kernel_of_each(KERNEL_PATIENCE, files, move |session, (outer, inode)| {
             let Ok(Some(end)) = adapter.end(inode) else { return };
             session.cache.extend(outer, end.offset, end.byte);

@@ -98,11 +98,13 @@ impl Applier<'_> {
         let loses_spill =
             has_spill && self.traits.tells_spills && !record.flags.contains(ObjectFlags::SPILL);
         self.require_room((existing, new.bonus.len()), has_spill && !loses_spill)?;
-        let contents = self.contents_of(existing, new)?;
+        let is_same_type = existing.object_type().map_err(failed)? == new.object_type;
+        // Blocks say themselves of which type they are.
+        let contents =
+            if is_same_type { self.contents_of(existing, new)? } else { Contents::Dropped };
         let is_same_bonus = existing.bonus_type().map_err(failed)? == new.bonus_type
             && *existing.bonus().map_err(failed)? == *new.bonus
             && existing.bonus_order() == ByteOrder::NATIVE;
-        let is_same_type = existing.object_type().map_err(failed)? == new.object_type;
         if contents == Contents::Dropped {
             self.make_hole(existing, 0, Extent::ToEnd)?;
         }

@@ -3,6 +3,7 @@
 use crate::{TARGET, golden, receive, receive_as, state};
 use rzfs_dmu::Objset;
 use rzfs_dsl::live::{LivePool, LocalChanges};
+use rzfs_format::object_type::ObjectType;
 use rzfs_format::stream::{
     Begin, BeginFlags, FreeObjects, FreeRange, MAGIC, Object, ObjectFlags, Record, Spill,
     StreamFeatures, StreamKind, StreamName, VersionInfo, Write,
@@ -56,6 +57,14 @@ impl Stream {
         let mut payload = bonus.to_vec();
         payload.resize(bonus.len().next_multiple_of(8), 0);
         self.records.push((Record::Object(record), payload));
+        self
+    }
+
+    /// The same of an object of another type.
+    fn of_type(mut self, kind: ObjectType) -> Self {
+        if let Some((Record::Object(object), _)) = self.records.last_mut() {
+            object.object_type = kind.number() as u32;
+        }
         self
     }
 
@@ -206,6 +215,27 @@ fn objects_are_made_anew_change_their_shape_and_are_freed() {
     let objset = contents(&pool, TARGET);
     assert_eq!(block(&objset, 1000, 0), [71; 512]);
     assert!(objset.object(ObjectId(1001)).is_err() && objset.object(ObjectId(1002)).is_err());
+    pool.export().unwrap();
+    world.judge_chains();
+}
+
+/// Its blocks would say that they are of the other type, and could not be freed.
+#[test]
+fn an_object_of_another_type_has_nothing_of_what_it_had() {
+    let Some((world, pool, guid)) = base() else { return };
+    let first = Stream::new("x", guid, 77).object(1000, BLOCK, 1, &[]);
+    let first =
+        first.write(1000, 0, &vec![1; BLOCK as usize]).write(1000, 5 * BLOCK, &[2; 128 << 10]);
+    receive(&pool, first.bytes().as_slice()).unwrap();
+    let second = Stream::new("y", Guid(77), 78)
+        .object(1000, BLOCK, 1, &[])
+        .of_type(ObjectType::PLAIN_FILE_CONTENTS);
+    receive(&pool, second.bytes().as_slice()).unwrap();
+    let objset = contents(&pool, TARGET);
+    let object = objset.object(ObjectId(1000)).unwrap();
+    assert_eq!(object.object_type(), ObjectType::PLAIN_FILE_CONTENTS);
+    assert_eq!(block(&objset, 1000, 0), vec![0; BLOCK as usize]);
+    assert_eq!(block(&contents(&pool, "made/got@x"), 1000, 0), vec![1; BLOCK as usize]);
     pool.export().unwrap();
     world.judge_chains();
 }

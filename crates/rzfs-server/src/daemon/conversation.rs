@@ -5,7 +5,7 @@ use super::error::DaemonError;
 use super::line::Line;
 use super::mounted::{Caller, Ending, Mounted};
 use super::signals::GLANCE;
-use super::turns::{Turn, Turns};
+use super::turns::{Crowded, Turn, Turns};
 use crate::protocol::{
     Answer, Incoming, MAX_REQUEST, PART, PartReader, PartWriter, ReceiveRequest, Refusal, Request,
     SendRequest, WireError, encode,
@@ -79,14 +79,6 @@ pub(super) async fn converse(
     let (mut reader, mut writer) = stream.into_split();
     let mut incoming = Incoming::default();
     while let Some(request) = next_request(&mut reader, &mut incoming).await {
-        let request = match request {
-            Ok(Request::Send(request)) => return send(request, (reader, writer), mounted),
-            Ok(Request::Receive(request)) => {
-                let stream = ((reader, writer), incoming.rest().to_vec());
-                return receive(request, caller, stream, mounted);
-            }
-            request => request,
-        };
         let queue = request.as_ref().ok().and_then(|request| turns.queue(request));
         let turn = match queue {
             // What waits for its turn is not begun for nobody.
@@ -96,6 +88,14 @@ pub(super) async fn converse(
                 turn = queue.turn() => turn.map(Some),
             },
             None => Ok(None),
+        };
+        let request = match request {
+            Ok(Request::Send(request)) => return send(request, turn, (reader, writer), mounted),
+            Ok(Request::Receive(request)) => {
+                let stream = ((reader, writer), incoming.rest().to_vec());
+                return receive(request, (caller, turn), stream, mounted);
+            }
+            request => request,
         };
         // For as long as somebody has this, the process waits for the farewell: also when a change
         // ends the last mount.
@@ -153,11 +153,20 @@ fn pass(halves: Halves, work: impl FnOnce(&Line) -> io::Result<()> + Send + 'sta
 }
 
 /// Sends a snapshot.
-fn send(request: SendRequest, halves: Halves, mounted: Arc<impl Mounted>) {
+fn send(
+    request: SendRequest,
+    turn: Result<Option<Turn>, Crowded>,
+    halves: Halves,
+    mounted: Arc<impl Mounted>,
+) {
     pass(halves, move |line| {
         let mut parts = BufWriter::with_capacity(PART, PartWriter::new(line.stream()));
+        let answer = match &turn {
+            Ok(_) => mounted.send(&request, &mut parts, line),
+            Err(crowded) => Some(refused(crowded)),
+        };
         // Who is hung up on knows that the process is about to go.
-        let Some(answer) = mounted.send(&request, &mut parts, line) else { return Ok(()) };
+        let Some(answer) = answer else { return Ok(()) };
         parts.into_inner().map_err(IntoInnerError::into_error)?.finish()?;
         line.say(&answer)
     });
@@ -166,11 +175,14 @@ fn send(request: SendRequest, halves: Halves, mounted: Arc<impl Mounted>) {
 /// Receives a snapshot, whose stream begins with `first`.
 fn receive(
     request: ReceiveRequest,
-    caller: Caller,
+    (caller, turn): (Caller, Result<Option<Turn>, Crowded>),
     (halves, first): (Halves, Vec<u8>),
     mounted: Arc<impl Mounted>,
 ) {
     pass(halves, move |line| {
+        if let Err(crowded) = &turn {
+            return line.say(&refused(crowded));
+        }
         let parts = PartReader::new(Read::chain(first.as_slice(), line.stream()));
         let mut parts = BufReader::with_capacity(PART, parts);
         match mounted.receive(&request, caller, &mut parts, line) {
@@ -180,9 +192,12 @@ fn receive(
     });
 }
 
-/// Whether the answer may be as long as the pool has datasets or a history.
+/// Whether the answer may be as long as the pool has datasets, users or a history.
 const fn is_long(request: &Request) -> bool {
-    matches!(request, Request::Datasets(_) | Request::History)
+    matches!(
+        request,
+        Request::Datasets(_) | Request::History | Request::Accounts(_) | Request::Differences(_)
+    )
 }
 
 /// Long answers that are made at the same time: each is in memory as a whole.

@@ -4,6 +4,7 @@
 //! changes, mending, readings    a few of each have a thread
 //!                               some wait for a turn, without one, as long as somebody waits for them
 //!                               the others are refused
+//! streams                       a few have a thread of their own, the others are refused
 //! what is known                 at once
 //! ```
 //! Devices that do not answer may keep whoever waits for them for ever. So these are never so many
@@ -20,6 +21,8 @@ pub(super) struct Turns {
     /// Changes that end what others wait for.
     mending: Queue,
     readings: Queue,
+    sends: Queue,
+    receives: Queue,
 }
 
 /// Requests of a kind.
@@ -62,12 +65,18 @@ impl Turns {
     const READINGS: usize = 32;
     /// How many of each wait for their turn.
     pub(super) const PLACES: usize = 256;
+    /// Streams in each direction at the same time: one takes some 3 MiB, and what its peer does not
+    /// read, or write, takes it for ever.
+    const STREAMS: usize = 48;
 
     pub(super) fn new() -> Self {
         Self {
             changes: Queue::new(Self::CHANGES, Self::PLACES),
             mending: Queue::new(Self::MENDING, Self::PLACES),
             readings: Queue::new(Self::READINGS, Self::PLACES),
+            // Nobody waits: a stream may wait for another one that is received by the same pool.
+            sends: Queue::new(Self::STREAMS, 0),
+            receives: Queue::new(Self::STREAMS, 0),
         }
     }
 
@@ -83,14 +92,14 @@ impl Turns {
             | Request::StreamSizes(_)
             | Request::Datasets(_)
             | Request::History => Some(&self.readings),
+            Request::Send(_) => Some(&self.sends),
+            Request::Receive(_) => Some(&self.receives),
             Request::Identify
             | Request::Pool
             | Request::Mounts
             | Request::Events
             | Request::ClearEvents
             | Request::Stats
-            | Request::Send(_)
-            | Request::Receive(_)
             | Request::Unmount { .. }
             | Request::Destroy { .. } => None,
         }

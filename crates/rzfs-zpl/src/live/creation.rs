@@ -326,11 +326,9 @@ impl LiveFileSystem {
     ) -> Result<(), ZplError> {
         let object = directory.object().clone();
         let place = directory.place();
-        let zap = directory.names_mut()?;
-        let result = zap.writer(object.zap_blocks(tx)).insert(name, entry.encode());
-        result.map_err(|source| {
-            directory.forget_names();
-            place.zap_failure(source)
+        directory.change_names(|zap| {
+            let added = zap.writer(object.zap_blocks(tx)).insert(name, entry.encode());
+            added.map_err(|source| place.zap_failure(source))
         })
     }
 

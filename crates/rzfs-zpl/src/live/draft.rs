@@ -114,6 +114,6 @@ impl Draft {
             object.create_zap(tx, &new).map_err(|source| object.zap_failure(source))?;
         }
         let znode = decode_znode(&object, &self.schema)?;
-        Ok(NodeState::new(object, znode))
+        Ok(NodeState::new(object, znode, &file_system.source.open_names))
     }
 }

@@ -69,7 +69,7 @@ impl LiveFileSystem {
         name: &[u8],
     ) -> Result<Vec<u8>, ZplError> {
         let zap = directory.names()?;
-        let matching = self.name_rules.matching_in(zap);
+        let matching = self.name_rules.matching_in(&zap);
         if matching == Matching::Exact {
             return Ok(name.to_vec());
         }
@@ -131,16 +131,11 @@ impl LiveFileSystem {
             Step::Add { name, entry, .. } => self.add_name(tx, state, name, *entry),
             Step::Remove { name, .. } => {
                 let object = state.object().clone();
-                let zap = state.names_mut()?;
-                let removed = zap.writer(object.zap_blocks(tx)).remove(&name[..]);
-                match removed {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(ZplError::NotFound { place }),
-                    Err(source) => {
-                        state.forget_names();
-                        Err(place.zap_failure(source))
-                    }
-                }
+                let removed = state.change_names(|zap| {
+                    let removed = zap.writer(object.zap_blocks(tx)).remove(&name[..]);
+                    removed.map_err(|source| place.zap_failure(source))
+                })?;
+                if removed { Ok(()) } else { Err(ZplError::NotFound { place }) }
             }
         }
     }

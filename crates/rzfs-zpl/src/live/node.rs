@@ -3,9 +3,9 @@
 //! A file that somebody holds stays when its last name goes; it is reclaimed when nobody holds
 //! it any more (spec 05, section 3.6).
 
+use super::directory::{DirectoryNames, OpenNames};
 use crate::error::ZplError;
 use crate::node::{Attributes, Node};
-use crate::object::FileObject;
 use crate::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
 use rzfs_dmu::live::LiveObject;
 use rzfs_format::ObjectId;
@@ -35,8 +35,7 @@ pub(super) struct LiveNode {
 #[derive(Debug)]
 pub struct NodeState {
     pub(super) node: Node<LiveObject>,
-    /// The names in a directory; opened when they are needed.
-    directory: OnceLock<Zap<LiveObject>>,
+    names: DirectoryNames,
     /// A time of access that is not in the object yet.
     pub(super) pending_atime: Option<Timestamp>,
     /// Whether it is a program with capabilities; looked up when that matters.
@@ -64,10 +63,11 @@ enum Phase {
 pub(super) type WriteGuard<'a> = RwLockWriteGuard<'a, NodeState>;
 
 impl NodeState {
-    pub(super) fn new(object: LiveObject, znode: Znode) -> Self {
+    /// `open` are the directories of the file system whose names are kept open.
+    pub(super) fn new(object: LiveObject, znode: Znode, open: &Arc<OpenNames>) -> Self {
         Self {
+            names: DirectoryNames::new(object.clone(), Arc::clone(open)),
             node: Node::new(object, znode),
-            directory: OnceLock::new(),
             pending_atime: None,
             has_capabilities: OnceLock::new(),
             lost_set_id: AtomicBool::new(false),
@@ -92,25 +92,18 @@ impl NodeState {
     }
 
     /// The names in the directory.
-    pub(super) fn names(&self) -> Result<&Zap<LiveObject>, ZplError> {
+    pub(super) fn names(&self) -> Result<Arc<Zap<LiveObject>>, ZplError> {
         self.node.require_directory()?;
-        if let Some(zap) = self.directory.get() {
-            return Ok(zap);
-        }
-        let zap = self.object().clone().open_zap()?;
-        Ok(self.directory.get_or_init(|| zap))
+        self.names.get()
     }
 
-    /// The names in the directory, to change them.
-    pub(super) fn names_mut(&mut self) -> Result<&mut Zap<LiveObject>, ZplError> {
-        self.names()?;
-        let place = self.node.place();
-        self.directory.get_mut().ok_or(ZplError::NotDirectory { place })
-    }
-
-    /// Forgets the names: they could not be changed, and have to be read anew.
-    pub(super) fn forget_names(&mut self) {
-        self.directory = OnceLock::new();
+    /// Changes the names in the directory. If that fails they are read anew.
+    pub(super) fn change_names<T>(
+        &mut self,
+        change: impl FnOnce(&mut Zap<LiveObject>) -> Result<T, ZplError>,
+    ) -> Result<T, ZplError> {
+        self.node.require_directory()?;
+        self.names.change(change)
     }
 }
 

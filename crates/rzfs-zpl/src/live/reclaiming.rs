@@ -156,7 +156,7 @@ impl LiveFileSystem {
     /// A file without names and what goes with it.
     fn doomed_with(&self, file: LiveObject) -> Result<ObjectsToDestroy, ZplError> {
         let znode = decode_znode(&file, &self.source.schema.read())?;
-        let state = NodeState::new(file.clone(), znode);
+        let state = NodeState::new(file.clone(), znode, &self.source.open_names);
         let mut objects = Vec::new();
         if let Some(directory) = self.xattr_directory(&state)? {
             objects.push(file);

@@ -34,17 +34,12 @@ impl LiveFileSystem {
     ) -> Result<(), ZplError> {
         let object = directory.object().clone();
         let place = directory.place();
-        let matching = self.name_rules.matching_in(directory.names()?);
-        let zap = directory.names_mut()?;
-        let result = zap.writer(object.zap_blocks(tx)).remove_matching(name, matching);
-        match result {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(ZplError::NotFound { place }),
-            Err(source) => {
-                directory.forget_names();
-                Err(place.zap_failure(source))
-            }
-        }
+        let removed = directory.change_names(|zap| {
+            let matching = self.name_rules.matching_in(zap);
+            let removed = zap.writer(object.zap_blocks(tx)).remove_matching(name, matching);
+            removed.map_err(|source| place.zap_failure(source))
+        })?;
+        if removed { Ok(()) } else { Err(ZplError::NotFound { place }) }
     }
 
     /// The file that a name leads to, for a change of both: neither is locked.

@@ -1,5 +1,6 @@
 //! Files of a set that changes.
 
+use super::directory::OpenNames;
 use super::node::{LiveNode, NodeState, NodeTable};
 use super::options::LiveOptions;
 use super::quotas::Quotas;
@@ -27,6 +28,8 @@ pub struct Live {
     pub(super) options: RwLock<Arc<LiveOptions>>,
     pub(super) schema: LiveSchema,
     pub(super) nodes: NodeTable,
+    /// Directories whose names are kept open.
+    pub(super) open_names: Arc<OpenNames>,
     pub(super) quotas: Quotas,
     pub(super) replay: Replay,
 }
@@ -41,6 +44,7 @@ impl Live {
         Ok(Self {
             schema: LiveSchema::open(&objset, master, salt)?,
             nodes: NodeTable::default(),
+            open_names: Arc::new(options.reading.caches.live_directories.part()),
             quotas: Quotas::open(&objset)?,
             replay: Replay::default(),
             options: RwLock::new(Arc::new(options)),
@@ -72,14 +76,14 @@ impl Live {
     /// Reads a file's attributes.
     pub(super) fn state_of(&self, object: LiveObject) -> Result<NodeState, ZplError> {
         let znode = decode_znode(&object, &self.schema.read())?;
-        Ok(NodeState::new(object, znode))
+        Ok(NodeState::new(object, znode, &self.open_names))
     }
 }
 
 impl Source for Live {
     type Objset = LiveObjset;
     type File = NodeState;
-    type Names<'a> = &'a Zap<LiveObject>;
+    type Names<'a> = Arc<Zap<LiveObject>>;
 
     fn objset(&self) -> &LiveObjset {
         &self.objset
@@ -111,7 +115,7 @@ impl Source for Live {
         self.state_of(self.objset.object(id)?)
     }
 
-    fn names<'a>(&'a self, directory: &'a NodeState) -> Result<&'a Zap<LiveObject>, ZplError> {
+    fn names(&self, directory: &NodeState) -> Result<Arc<Zap<LiveObject>>, ZplError> {
         directory.names()
     }
 

@@ -8,7 +8,7 @@ use rzfs_zap::Normalization;
 use rzfs_zpl::live::{
     Caller, LiveFileSystem, Named, NewFileSystem, NewKind, RenameMode, WallClock,
 };
-use rzfs_zpl::{CaseSensitivity, NameTarget, ZplError};
+use rzfs_zpl::{CacheBudget, CaseSensitivity, FileCaches, NameTarget, ZplError};
 
 fn rename(
     fs: &LiveFileSystem,
@@ -159,4 +159,32 @@ fn names_that_cannot_be_are_refused() {
         assert_eq!(made.unwrap_err().errno(), errno, "{name:?}");
     }
     assert!(fs.create(root, &long[..255], &crate::operations::new_file(NewKind::Fifo, 0)).is_ok());
+}
+
+#[test]
+fn names_are_read_anew_where_there_is_no_room_to_keep_them() {
+    let pool = Pool::ordinary();
+    let mut options = Pool::options();
+    options.reading.caches =
+        FileCaches::new(CacheBudget { directories: 0, ..CacheBudget::default() });
+    let fs = pool.open(options);
+    let directory = make(&fs, fs.root(), "directory", NewKind::Directory);
+    let long = |number: usize| format!("{number:0200}");
+    for number in 0..300 {
+        make(&fs, directory, &long(number), NewKind::Regular);
+    }
+    for number in (0..300).step_by(3) {
+        fs.unlink(directory, long(number).as_bytes()).unwrap();
+    }
+    for number in (1..300).step_by(3) {
+        let new = format!("new {number}");
+        rename(&fs, (directory, &long(number)), (directory, &new), RenameMode::NoReplace).unwrap();
+    }
+    for number in 0..300 {
+        let is_there = found(&fs, directory, &long(number)).is_some();
+        assert_eq!(is_there, number % 3 == 2, "{number}");
+        assert_eq!(found(&fs, directory, &format!("new {number}")).is_some(), number % 3 == 1);
+    }
+    assert_eq!(shape(&fs, directory).0, 202);
+    pool.sync();
 }
