@@ -1,9 +1,9 @@
 //! Files that are no files: nothing waits for them, and nothing reads them without end.
 
-use crate::harness::{Outcome, Rzfs, outcome};
+use crate::harness::{Outcome, PYTHON, Rzfs, has_python, outcome};
 use crate::workshop::Workshop;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rzfs_testkit::unpack_sample;
+use rzfs_testkit::{has_root, unpack_sample};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
@@ -222,4 +222,37 @@ fn links_and_pipes_with_several_names_stay_one_in_a_copy() {
         assert_eq!(is(name), is(&format!("{name}-again")));
         assert_eq!(is(name).1, 2);
     }
+}
+
+/// `ZFS_IOC_SETDOSFLAGS` with the flag of immutable files.
+const MAKE_IMMUTABLE: &str = "import fcntl, struct, sys\n\
+    fcntl.ioctl(open(sys.argv[1]), 0x40088302, struct.pack('Q', 1 << 36))";
+
+#[test]
+fn root_of_a_user_namespace_sets_no_flags_that_bind_everybody() {
+    if !has_root("there is another root") || !has_python() {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M -R ROOT tank A");
+    let file = shop.root().join("file");
+    fs::write(&file, "").unwrap();
+    let set = |mut command: Command| {
+        command.args(["-c", MAKE_IMMUTABLE]).arg(&file);
+        outcome(&mut command)
+    };
+    let mut apart = Command::new("unshare");
+    apart.arg("-Ur");
+    if outcome(apart.arg("true")).status != 0 {
+        eprintln!("skipped: no user namespaces");
+        return;
+    }
+    let mut apart = Command::new("unshare");
+    apart.args(["-Ur", PYTHON]);
+    let refused = set(apart);
+    assert!(refused.err.contains("Operation not permitted"), "{refused:?}");
+    fs::write(&file, "changed").unwrap();
+    let done = set(Command::new(PYTHON));
+    assert_eq!((done.status, done.err.as_str()), (0, ""), "{done:?}");
+    assert!(fs::write(&file, "").is_err());
 }
