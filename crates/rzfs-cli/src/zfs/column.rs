@@ -45,7 +45,7 @@ impl DatasetColumn {
             return Some(Self::Native(property));
         }
         let since = name.strip_prefix("written").and_then(|rest| rest.strip_prefix(['@', '#']));
-        let written = since.filter(|since| !since.is_empty()).map(|_| NumberFormat::Scaled);
+        let written = since.filter(|since| !since.is_empty()).map(|_| NumberFormat::Bytes);
         if let Some(format) = written.or_else(|| OwnerProperty::format(name)) {
             return Some(Self::Parametric(name.to_owned(), format));
         }

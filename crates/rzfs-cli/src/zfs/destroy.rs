@@ -217,10 +217,10 @@ fn destroy_snapshots(
         match (request.flag('p'), request.flag('n')) {
             (true, _) => writeln!(console.out, "reclaim\t{}", reclaimed)?,
             (false, true) => {
-                writeln!(console.out, "would reclaim {}", quantity::nicenum(reclaimed))?
+                writeln!(console.out, "would reclaim {}", quantity::nicebytes(reclaimed))?
             }
             (false, false) => {
-                writeln!(console.out, "will reclaim {}", quantity::nicenum(reclaimed))?
+                writeln!(console.out, "will reclaim {}", quantity::nicebytes(reclaimed))?
             }
         }
     }

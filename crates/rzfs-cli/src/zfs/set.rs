@@ -28,7 +28,7 @@ pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     let mut properties = Vec::new();
     for text in pairs {
-        pair(&mut properties, text)?;
+        pair(&mut properties, text).map_err(not_set)?;
     }
     let mut line = Some(line);
     for_each(datasets, console, |name, console| {
@@ -73,11 +73,15 @@ pub(super) fn inherit(words: &[String], console: &mut Console<'_>) -> Outcome {
     for_each(datasets, console, |name, console| {
         check_dataset("open", name)?;
         let mut client = pool_with(name)?;
-        let kinds = [DatasetKind::Filesystem, DatasetKind::Volume];
+        // Snapshots have properties of users, and none that they could inherit otherwise.
+        let kinds: &[DatasetKind] = match property.contains(':') {
+            true => &[DatasetKind::Filesystem, DatasetKind::Volume, DatasetKind::Snapshot],
+            false => &[DatasetKind::Filesystem, DatasetKind::Volume],
+        };
         let names = match flag('r') {
             // Nothing is below a snapshot.
             true if !name.contains('@') => {
-                tree(&mut client, name, &kinds)?.into_iter().map(|one| one.name).collect()
+                tree(&mut client, name, kinds)?.into_iter().map(|one| one.name).collect()
             }
             _ => vec![name.to_owned()],
         };

@@ -269,3 +269,18 @@ fn mount_points_have_one_slash_between_names_and_are_never_empty() {
     assert_eq!(shown("tank"), format!("{root}/x/y\n"));
     shop.succeed("zpool export tank");
 }
+
+#[test]
+fn properties_of_users_are_inherited_in_the_whole_tree_with_its_snapshots() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 128M -R ROOT tank A");
+    shop.succeed("zfs create tank/a");
+    shop.succeed("zfs snapshot -r tank@s");
+    shop.succeed("zfs set u:v=1 tank/a tank/a@s");
+    shop.succeed("zfs inherit -r u:v tank");
+    assert_eq!(shop.succeed("zfs get -rH -t all -s local -o name,value u:v tank"), "");
+    // What is nothing is so many bytes.
+    assert_eq!(shop.succeed("zfs list -Ho written@s tank/a"), "0B\n");
+    assert!(shop.succeed("zfs destroy -nv tank/a@s").ends_with("would reclaim 0B\n"));
+    shop.refuse("zfs set quota=10M quota=20M tank", 255);
+}
