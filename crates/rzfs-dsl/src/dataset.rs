@@ -35,6 +35,7 @@ use crate::mos::error::MosError;
 use crate::mos::extensible::field;
 use crate::mos::names;
 use crate::mos::record::record_of;
+use crate::mos::resume;
 pub(crate) use keyring::{Keyring, NewKeys};
 use limits::MAX_DEPTH;
 pub use readers::KeptSnapshot;
@@ -45,6 +46,7 @@ use rzfs_dmu::{Existence, Object, Objset};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId};
+use rzfs_stream::ResumeToken;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 pub(crate) use surroundings::{Surroundings, UsableSpace};
@@ -432,7 +434,28 @@ impl Dataset {
 
     /// Whether what it has not got yet can be received later (spec 08, section 8.1).
     pub fn is_resumable(&self) -> Result<bool, DatasetError> {
-        Ok(self.dataset_field("com.delphix:resume_toguid")?.is_some())
+        Ok(resume::is_there(self.tree.mos(), self.object)?)
+    }
+
+    /// How what it has not got yet can be sent, to it or to what is received beside it; `None` when
+    /// there is nothing to resume, or nobody can make sense of what is said of it.
+    pub fn resume_token(&self) -> Result<Option<ResumeToken>, DatasetError> {
+        let mos = self.tree.mos();
+        if self.is_snapshot() {
+            return Ok(None);
+        }
+        let object = match resume::is_there(mos, self.object)? {
+            true => Some(self.object),
+            false => self.received_into()?.map(|received| received.object),
+        };
+        match object.map(|object| resume::read(mos, object)).transpose() {
+            Ok(token) => Ok(token.flatten()),
+            Err(error @ MosError::Entry { .. }) => {
+                tracing::warn!(%error, dataset = self.name, "nothing can be resumed");
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The contents as far as no key is needed: what is encrypted stays unreadable.

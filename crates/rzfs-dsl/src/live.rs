@@ -48,9 +48,11 @@ mod view;
 mod vital;
 
 pub use crate::mos::history::Event;
+pub use crate::mos::resume::ResumePoint;
 pub use administration::{
-    Destruction, Inherit, KeyChange, LocalChanges, NewBookmark, NewClone, NewDataset,
-    NewEncryption, NewReceive, NewRoot, NewSnapshots, PruneLimit, SuiteChoice, check_received_name,
+    Continuation, Destruction, Inherit, Interruption, KeyChange, LocalChanges, NewBookmark,
+    NewClone, NewDataset, NewEncryption, NewReceive, NewRoot, NewSnapshots, PruneLimit,
+    SuiteChoice, check_received_name,
 };
 pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
 pub use change_error::{ChangeError, EncryptionProblem, ReceiveProblem};

@@ -27,6 +27,7 @@ pub(crate) mod packed_list;
 pub(crate) mod pointer_list;
 pub(crate) mod property_values;
 pub(crate) mod record;
+pub(crate) mod resume;
 
 use error::MosError;
 use record::{BonusRecord, record_of};

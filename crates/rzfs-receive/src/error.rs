@@ -18,9 +18,6 @@ pub enum Unsupported {
     /// Blocks as they are encrypted.
     #[error("raw streams of encrypted datasets are not received")]
     Raw,
-    /// The rest of a stream of which the beginning was received.
-    #[error("resumed streams are not received")]
-    Resumed,
     /// A stream that leaves blocks out.
     #[error("redacted streams are not received")]
     Redacted,
@@ -73,7 +70,8 @@ pub enum RecordProblem {
     Format(#[from] FormatError),
 }
 
-/// Why a stream is not received. Nothing of it is left then, and the target is as it was.
+/// Why a stream is not received. Nothing of it is left then unless it is to be kept, and the target is
+/// as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// The stream is wrong, or cannot be read.

@@ -3,11 +3,15 @@
 use crate::applier::{Applier, StreamTraits};
 use crate::error::{ReceiveError, Unsupported};
 use rzfs_dsl::dataset::{Dataset, DatasetError};
-use rzfs_dsl::live::{ChangeError, LivePool, LocalChanges, NameLookup, NewReceive, Receiving};
+use rzfs_dsl::live::{
+    ChangeError, Continuation, Interruption, LivePool, LocalChanges, NameLookup, NewReceive,
+    ReceiveProblem, Receiving, ResumePoint,
+};
 use rzfs_format::features::Feature;
+use rzfs_format::nvlist::NvString;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::stream::{Begin, BeginFlags, Record, StreamFeatures, StreamKind};
-use rzfs_format::{ByteOrder, Guid};
+use rzfs_format::{BlockId, ByteOrder, Guid, ObjectId};
 use rzfs_stream::{Nesting, Problem, ReadOptions, StreamError, StreamReader};
 use rzfs_zap::ZapValue;
 use std::io::Read;
@@ -44,6 +48,17 @@ pub struct ReceiveOrder {
     pub properties: Vec<(String, ZapValue)>,
     /// What becomes of the target's own changes.
     pub changes: LocalChanges,
+    /// What becomes of what has arrived when the stream breaks off.
+    pub remains: Remains,
+}
+
+/// What becomes of what has arrived when a stream breaks off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remains {
+    /// It is destroyed.
+    Destroyed,
+    /// It is kept: a stream that begins where this one broke off can go on with it.
+    Kept,
 }
 
 /// What was received.
@@ -55,8 +70,8 @@ pub struct Received {
     pub bytes: u64,
 }
 
-/// A stream that has arrived as a whole, and that its target does not have yet. If it is dropped, the
-/// target stays as it is.
+/// A stream that has arrived as a whole, and that its target does not have yet. If it is dropped, that
+/// is as if the stream had broken off.
 #[derive(Debug)]
 pub struct Arrived<'p> {
     pool: &'p LivePool,
@@ -104,14 +119,14 @@ impl Arrived<'_> {
 impl Drop for Arrived<'_> {
     fn drop(&mut self) {
         if let Some(receiving) = self.receiving.take() {
-            abandon(self.pool, receiving, &self.received.snapshot);
+            break_off(self.pool, receiving, &self.received.snapshot);
         }
     }
 }
 
-/// Destroys what has arrived of a snapshot that its target will not have.
-fn abandon(pool: &LivePool, receiving: Receiving, snapshot: &str) {
-    pool.abandon_receive(receiving).unwrap_or_else(|error| {
+/// Destroys or keeps what has arrived of a snapshot that its target does not get.
+fn break_off(pool: &LivePool, receiving: Receiving, snapshot: &str) {
+    pool.break_off_receive(receiving).unwrap_or_else(|error| {
         tracing::warn!(%error, snapshot, "what was received is left behind");
     });
 }
@@ -180,6 +195,8 @@ impl<R: Read> Streams<R> {
 pub struct Incoming<'s, R> {
     reader: &'s mut StreamReader<R>,
     begin: Begin,
+    /// Where it begins, if it is the rest of one that broke off.
+    rest: Option<Continuation>,
 }
 
 impl<'s, R: Read> Incoming<'s, R> {
@@ -187,7 +204,6 @@ impl<'s, R: Read> Incoming<'s, R> {
         let features = begin.version.features();
         for (feature, unsupported) in [
             (StreamFeatures::RAW, Unsupported::Raw),
-            (StreamFeatures::RESUMING, Unsupported::Resumed),
             (StreamFeatures::REDACTED, Unsupported::Redacted),
         ] {
             if features.contains(feature) {
@@ -197,7 +213,11 @@ impl<'s, R: Read> Incoming<'s, R> {
         if reader.order() != Some(ByteOrder::NATIVE) {
             return Err(Unsupported::ByteOrder.into());
         }
-        Ok(Self { reader, begin })
+        let rest = match features.contains(StreamFeatures::RESUMING) {
+            true => Some(continuation(reader)?),
+            false => None,
+        };
+        Ok(Self { reader, begin, rest })
     }
 
     /// The stream's first record.
@@ -210,6 +230,12 @@ impl<'s, R: Read> Incoming<'s, R> {
     #[must_use]
     pub fn source(&self) -> Option<Guid> {
         (self.begin.from_guid != Guid(0)).then_some(self.begin.from_guid)
+    }
+
+    /// Whether it is the rest of a stream that broke off.
+    #[must_use]
+    pub const fn is_rest(&self) -> bool {
+        self.rest.is_some()
     }
 
     /// Whether it is the stream of a clone: what the changes are to is a snapshot of another dataset.
@@ -234,7 +260,7 @@ impl<'s, R: Read> Incoming<'s, R> {
     /// no further.
     ///
     /// # Errors
-    /// [`ReceiveError`]: the target is as it was before.
+    /// [`ReceiveError`]: the target is as it was before, but for [what is kept](Remains::Kept).
     pub fn receive(self, pool: &LivePool, order: &ReceiveOrder) -> Result<Received, ReceiveError> {
         Ok(self.arrive(pool, order)?.end()?)
     }
@@ -243,14 +269,17 @@ impl<'s, R: Read> Incoming<'s, R> {
     /// and no further.
     ///
     /// # Errors
-    /// [`ReceiveError`]: the target is as it was before.
+    /// [`ReceiveError`]: the target is as it was before, but for [what is kept](Remains::Kept).
     pub fn arrive<'p>(
         mut self,
         pool: &'p LivePool,
         order: &ReceiveOrder,
     ) -> Result<Arrived<'p>, ReceiveError> {
         let new = self.judge(pool, order)?;
-        let receiving = pool.begin_receive(&new)?;
+        let receiving = match self.rest {
+            Some(at) => pool.resume_receive(&new, at)?,
+            None => pool.begin_receive(&new)?,
+        };
         let snapshot = format!("{}@{}", new.target, new.snapshot);
         match self.apply(pool, &new, &receiving) {
             Ok(bytes) => {
@@ -258,7 +287,7 @@ impl<'s, R: Read> Incoming<'s, R> {
                 Ok(Arrived { pool, receiving: Some(receiving), received })
             }
             Err(error) => {
-                abandon(pool, receiving, &snapshot);
+                break_off(pool, receiving, &snapshot);
                 Err(error)
             }
         }
@@ -282,6 +311,8 @@ impl<'s, R: Read> Incoming<'s, R> {
             told.map(|(_, feature)| *feature).collect()
         };
         let origin = match (&order.origin, source) {
+            // What it was made of is known already.
+            _ if self.rest.is_some() => None,
             (Some(_), None) => return Err(Unsupported::FullClone.into()),
             (None, Some(source)) if self.is_clone() => {
                 self.find_origin(pool, &order.target, source)?
@@ -307,6 +338,16 @@ impl<'s, R: Read> Incoming<'s, R> {
             uses: of(&USED),
             properties: order.properties.clone(),
             changes: order.changes,
+            interruption: match order.remains {
+                Remains::Destroyed => Interruption::Destroyed,
+                Remains::Kept => {
+                    let sent = begin.to_name.as_bytes().map_err(Problem::from);
+                    let sent = sent.and_then(|name| Ok(NvString::new(name)?));
+                    let place = self.reader.place();
+                    let sent = sent.map_err(|problem| StreamError { place, problem })?;
+                    Interruption::Kept { sent, features }
+                }
+            },
         })
     }
 
@@ -323,6 +364,7 @@ impl<'s, R: Read> Incoming<'s, R> {
         };
         let mut applier = Applier::new(pool, (&new.target, receiving), traits);
         let begun = self.reader.place().offset;
+        let before = receiving.start().bytes;
         let mut payload = Vec::new();
         while let Some(record) = self.reader.next_record()? {
             let place = self.reader.place();
@@ -340,6 +382,11 @@ impl<'s, R: Read> Incoming<'s, R> {
                 payload.clear();
             }
             applier.apply(place, &record, &payload)?;
+            if let Some((object, offset)) = place_of(&record) {
+                let end = place.offset.saturating_add(payload.len() as u64).saturating_sub(begun);
+                let bytes = before.saturating_add(end);
+                pool.note_received(receiving, ResumePoint { object, offset, bytes });
+            }
         }
         Err(StreamError { place: self.reader.place(), problem: Problem::NoEnd }.into())
     }
@@ -368,5 +415,31 @@ impl<'s, R: Read> Incoming<'s, R> {
         }
         let (_, last) = self.sent()?;
         Err(ReceiveError::NoOrigin { snapshot: format!("{target}@{last}") })
+    }
+}
+
+/// Where a stream begins that is the rest of another one: its list says so.
+fn continuation<R: Read>(reader: &mut StreamReader<R>) -> Result<Continuation, ReceiveError> {
+    let list = reader.read_nvlist(&mut Vec::new())?;
+    let number = |name| list.find_u64(name).ok().flatten();
+    let object = number("resume_object").map(ObjectId);
+    match (object, number("resume_offset")) {
+        (Some(object), Some(offset)) => Ok(Continuation { object, offset }),
+        _ => Err(ChangeError::from(ReceiveProblem::NotTheRest).into()),
+    }
+}
+
+/// Where a stream can go on that breaks off behind this record.
+fn place_of(record: &Record) -> Option<(ObjectId, u64)> {
+    match record {
+        Record::Object(object) => Some((object.object, 0)),
+        Record::Write(write) => Some((write.object, write.offset)),
+        // A spill block is no place: whoever resumed there would leave the rest of its object out.
+        Record::WriteEmbedded(write)
+            if write.offset != BlockId::SPILL.0.wrapping_mul(write.length) =>
+        {
+            Some((write.object, write.offset))
+        }
+        _ => None,
     }
 }

@@ -14,4 +14,4 @@ mod incoming;
 mod version;
 
 pub use error::{ReceiveError, RecordProblem, Unsupported};
-pub use incoming::{Arrived, Incoming, ReceiveOrder, Received, Streams};
+pub use incoming::{Arrived, Incoming, ReceiveOrder, Received, Remains, Streams};

@@ -40,7 +40,7 @@ pub use pool::{
     CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
 };
-pub use receiving::{ReceiveReport, ReceiveRequest, ReceiveTarget, StreamExtent};
+pub use receiving::{ReceiveReport, ReceiveRequest, ReceiveTarget, Remains, StreamExtent};
 pub use sending::{SendRequest, Steps, StreamSize};
 pub use stats::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
 pub use sweep::{Erasure, SweepReport, SweepRequest};

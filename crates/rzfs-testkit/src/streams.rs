@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 
 /// The folder of streams among the golden pools.
 const FOLDER: &str = "g30-streams";
+/// The folder of a stream that was interrupted, and of the one that goes on with it.
+const INTERRUPTED: &str = "g30-partial";
 const SUFFIX: &str = ".zsend.gz";
 /// Streams in the larger set.
 const GOLDEN_STREAMS: usize = 13;
@@ -40,6 +42,30 @@ impl GoldenStream {
             absent("some golden streams: not there");
         }
         streams
+    }
+
+    /// One of the streams of a receive that was interrupted: `partial`, of which no more came,
+    /// `resumed`, which begins there, or `whole`; `None` where there are none.
+    ///
+    /// # Panics
+    /// When it is missing and `CI=true`.
+    #[must_use]
+    pub fn interrupted(name: &str) -> Option<Self> {
+        let folder = golden_dir().map(|dir| dir.join(INTERRUPTED)).unwrap_or_default();
+        let file = folder.join(format!("{name}{SUFFIX}"));
+        if !file.exists() {
+            absent("golden streams of an interrupted receive: not there");
+            return None;
+        }
+        Some(Self { name: name.to_owned(), file })
+    }
+
+    /// The token with which the interrupted receive was resumed.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn token(&self) -> io::Result<String> {
+        Ok(fs::read_to_string(self.file.with_file_name("token"))?.trim().to_owned())
     }
 
     /// What was sent, and how: `full-c`, `enc-raw`, ...

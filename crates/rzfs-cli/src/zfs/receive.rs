@@ -1,6 +1,6 @@
 //! `zfs receive` (spec 08, section 9).
 
-use super::change::pair;
+use super::change::{carry_out, check_head, pair, pool_with};
 use super::name;
 use crate::absent::Program;
 use crate::console::{Console, Failure, Outcome};
@@ -10,7 +10,9 @@ use crate::quantity::nicebytes;
 use crate::source;
 use rzfs_format::property::DatasetProperty;
 use rzfs_server::control::ReceiveProgress;
-use rzfs_server::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget, StreamExtent};
+use rzfs_server::protocol::{
+    Change, ReceiveReport, ReceiveRequest, ReceiveTarget, Remains, StreamExtent,
+};
 use std::fs::File;
 use std::time::Instant;
 
@@ -35,7 +37,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Options that are understood and not there yet: what would become of the stream without them is not
 /// what was asked for.
-const ABSENT: &str = "Acs";
+const ABSENT: &str = "c";
 
 /// Runs `zfs receive`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
@@ -48,6 +50,15 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         [target] => target.clone(),
         _ => return Err(Failure::Usage("too many arguments".to_owned())),
     };
+    if flag('A') {
+        if "densu".chars().any(flag) {
+            return Err(Failure::Usage("invalid option".to_owned()));
+        }
+        check_head("receive", &target)?;
+        let mut client = pool_with(&target)?;
+        let change = Change::AbandonReceive { name: target };
+        return carry_out(&mut client, change, Some(&command), console);
+    }
     let mut properties = Vec::new();
     for word in &words {
         match word {
@@ -91,6 +102,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         properties,
         force: flag('F'),
         leave_unmounted: flag('u'),
+        remains: if flag('s') { Remains::Kept } else { Remains::Destroyed },
         dry_run: flag('n'),
         command,
     };

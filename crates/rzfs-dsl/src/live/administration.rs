@@ -41,6 +41,6 @@ pub(crate) use property::PropertyChange;
 pub use pruning::PruneLimit;
 pub(crate) use pruning::prune_dedup;
 pub(crate) use receiving::{Begun, Destination};
-pub use receiving::{LocalChanges, NewReceive, check_received_name};
+pub use receiving::{Continuation, Interruption, LocalChanges, NewReceive, check_received_name};
 pub use snapshots::{Destruction, NewSnapshots};
 pub(crate) use task::{TaskContext, TaskError, TaskSurroundings, Tasks};

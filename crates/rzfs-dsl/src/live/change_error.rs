@@ -81,6 +81,21 @@ pub enum ReceiveProblem {
         /// The target.
         target: String,
     },
+    /// The target has what has arrived of a stream that broke off.
+    #[error("destination {target} contains partially-complete state from \"zfs receive -s\".")]
+    Partial {
+        /// The target.
+        target: String,
+    },
+    /// The stream is the rest of another one, or not the one that is next.
+    #[error("invalid backup stream")]
+    NotTheRest,
+    /// What is to be overwritten by what has arrived is not said to be given up.
+    #[error("Resuming recv on existing dataset without force")]
+    NotForced {
+        /// The target.
+        target: String,
+    },
     /// The pool does not have a feature that the stream has.
     #[error("pool must be upgraded to receive this stream.")]
     PoolTooOld {
@@ -116,14 +131,19 @@ pub enum ReceiveProblem {
 impl ReceiveProblem {
     const fn errno(&self) -> i32 {
         const EEXIST: i32 = 17;
+        const EBUSY: i32 = 16;
         const ENODEV: i32 = 19;
         const EINVAL: i32 = 22;
         const ETXTBSY: i32 = 26;
         const ENOTSUP: i32 = 95;
         const ZFS_ERR_STREAM_LARGE_BLOCK_MISMATCH: i32 = 1041;
+        const ZFS_ERR_RESUME_EXISTS: i32 = 1055;
         match self {
             Self::NoSource { .. } => ENODEV,
             Self::Modified { .. } => ETXTBSY,
+            Self::Partial { .. } => EBUSY,
+            Self::NotTheRest => EINVAL,
+            Self::NotForced { .. } => ZFS_ERR_RESUME_EXISTS,
             Self::PoolTooOld { .. } => ENOTSUP,
             Self::LargeBlocks => ZFS_ERR_STREAM_LARGE_BLOCK_MISMATCH,
             Self::TargetHasSnapshots { .. } => EEXIST,

@@ -10,5 +10,6 @@ pub(crate) mod head;
 pub(crate) mod heads;
 pub(crate) mod livelist;
 pub(crate) mod policy;
+mod progress;
 pub(crate) mod settings;
 pub(crate) mod values;

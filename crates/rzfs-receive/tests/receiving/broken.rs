@@ -1,7 +1,7 @@
 //! Streams that end early, and pools that are left meanwhile.
 
 use crate::{TARGET, golden, receive, state, wrong_files};
-use rzfs_dsl::live::{ChangeError, LivePool, LocalChanges, NameLookup, NewReceive};
+use rzfs_dsl::live::{ChangeError, Interruption, LivePool, LocalChanges, NameLookup, NewReceive};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
 use rzfs_proof::ImagePool;
@@ -55,13 +55,13 @@ fn a_payload_is_not_what_was_sent_and_nothing_is_received() {
 }
 
 /// A stream during which copies of the devices are made, as a crash would leave them.
-struct Crashing<'a> {
-    stream: &'a [u8],
-    pool: &'a LivePool,
-    world: &'a ImagePool,
-    every: usize,
-    read: usize,
-    copies: &'a RefCell<Vec<ImagePool>>,
+pub(crate) struct Crashing<'a> {
+    pub(crate) stream: &'a [u8],
+    pub(crate) pool: &'a LivePool,
+    pub(crate) world: &'a ImagePool,
+    pub(crate) every: usize,
+    pub(crate) read: usize,
+    pub(crate) copies: &'a RefCell<Vec<ImagePool>>,
 }
 
 impl Read for Crashing<'_> {
@@ -97,6 +97,7 @@ fn what_nobody_has_any_more_gives_way_to_the_next_receive() {
         uses: Vec::new(),
         properties: Vec::new(),
         changes: LocalChanges::Kept,
+        interruption: Interruption::Destroyed,
     };
     let receiving = pool.begin_receive(&new).unwrap();
     let stream = increment.bytes().unwrap();

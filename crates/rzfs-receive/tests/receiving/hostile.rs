@@ -1,11 +1,10 @@
 //! Streams whose checksums are right and whose records are not.
 
-use crate::{golden, receive, receive_as, state};
+use crate::{golden, receive, receive_as, records, state, stream};
 use rzfs_dsl::live::{Destruction, LocalChanges};
 use rzfs_format::ByteOrder;
 use rzfs_format::stream::{RECORD_SIZE, Record};
 use rzfs_proof::ImagePool;
-use rzfs_stream::{ReadOptions, StreamReader, StreamWriter};
 
 /// Numbers that follow from a seed (xorshift).
 struct Numbers(u64);
@@ -17,30 +16,6 @@ impl Numbers {
         self.0 ^= self.0 << 17;
         (self.0 % below as u64) as usize
     }
-}
-
-fn records(stream: &[u8]) -> Vec<(Record, Vec<u8>)> {
-    let mut reader = StreamReader::new(stream, ReadOptions::default());
-    let mut records = Vec::new();
-    while let Some(record) = reader.next_record().unwrap() {
-        let mut payload = Vec::new();
-        reader.read_payload_to(&mut payload).unwrap();
-        records.push((record, payload));
-    }
-    records
-}
-
-/// A stream of these records with the checksums that belong to them.
-fn stream(records: &[(Record, Vec<u8>)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer = StreamWriter::new(&mut bytes, ByteOrder::NATIVE);
-    for (record, payload) in records {
-        match record {
-            Record::End(end) => writer.end(end.to_guid).unwrap(),
-            record => writer.write(record, payload).unwrap(),
-        }
-    }
-    bytes
 }
 
 /// Another record of the same kind, in which a few bytes are wild; `None` if it is none.

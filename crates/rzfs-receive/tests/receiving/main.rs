@@ -5,11 +5,15 @@ mod broken;
 mod golden;
 mod hostile;
 mod objects;
+mod resumed;
 
 use rzfs_dsl::dataset::DatasetTree;
 use rzfs_dsl::live::{LivePool, LocalChanges};
+use rzfs_format::ByteOrder;
+use rzfs_format::stream::Record;
 use rzfs_proof::FileSystemTree;
-use rzfs_receive::{ReceiveError, ReceiveOrder, Received, Streams, Unsupported};
+use rzfs_receive::{ReceiveError, ReceiveOrder, Received, Remains, Streams, Unsupported};
+use rzfs_stream::{ReadOptions, StreamReader, StreamWriter};
 use rzfs_testkit::{GoldenStream, differences};
 use rzfs_zpl::FileSystem;
 use std::io::Read;
@@ -21,20 +25,37 @@ fn golden(name: &str) -> Option<GoldenStream> {
     GoldenStream::all().into_iter().find(|stream| stream.name() == name)
 }
 
+/// What is asked for when something is received into the target.
+fn order(changes: LocalChanges, remains: Remains) -> ReceiveOrder {
+    ReceiveOrder {
+        target: TARGET.to_owned(),
+        snapshot: None,
+        origin: None,
+        properties: Vec::new(),
+        changes,
+        remains,
+    }
+}
+
+fn receive_in_order(
+    pool: &LivePool,
+    stream: impl Read,
+    order: &ReceiveOrder,
+) -> Result<Received, ReceiveError> {
+    let mut streams = Streams::open(stream)?;
+    let mut received = Err(Unsupported::Package.into());
+    while let Some(incoming) = streams.next_stream()? {
+        received = Ok(incoming.receive(pool, order)?);
+    }
+    received
+}
+
 fn receive_as(
     pool: &LivePool,
     stream: impl Read,
     changes: LocalChanges,
 ) -> Result<Received, ReceiveError> {
-    let target = TARGET.to_owned();
-    let order =
-        ReceiveOrder { target, snapshot: None, origin: None, properties: Vec::new(), changes };
-    let mut streams = Streams::open(stream)?;
-    let mut received = Err(Unsupported::Package.into());
-    while let Some(incoming) = streams.next_stream()? {
-        received = Ok(incoming.receive(pool, &order)?);
-    }
-    received
+    receive_in_order(pool, stream, &order(changes, Remains::Destroyed))
 }
 
 fn receive(pool: &LivePool, stream: impl Read) -> Result<Received, ReceiveError> {
@@ -70,4 +91,28 @@ fn wrong_files(pool: &LivePool, name: &str, stream: &GoldenStream, sent: &str) -
     let dataset = pool.dataset_tree().unwrap().open(name).unwrap();
     let fs = FileSystem::of_dataset(&dataset, 5000).unwrap();
     differences(manifest.get(sent).unwrap(), &FileSystemTree(&fs))
+}
+
+fn records(stream: &[u8]) -> Vec<(Record, Vec<u8>)> {
+    let mut reader = StreamReader::new(stream, ReadOptions::default());
+    let mut records = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        let mut payload = Vec::new();
+        reader.read_payload_to(&mut payload).unwrap();
+        records.push((record, payload));
+    }
+    records
+}
+
+/// A stream of these records with the checksums that belong to them.
+fn stream(records: &[(Record, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = StreamWriter::new(&mut bytes, ByteOrder::NATIVE);
+    for (record, payload) in records {
+        match record {
+            Record::End(end) => writer.end(end.to_guid).unwrap(),
+            record => writer.write(record, payload).unwrap(),
+        }
+    }
+    bytes
 }

@@ -248,6 +248,7 @@ fn a_stream_is_passed_on_until_the_pool_has_said_what_becomes_of_it() {
         properties: Vec::new(),
         force: false,
         leave_unmounted: false,
+        remains: Remains::Destroyed,
         dry_run: false,
         command: "zfs receive tank/a".into(),
     };

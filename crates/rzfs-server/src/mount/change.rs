@@ -67,6 +67,7 @@ pub(super) fn carry_out(
         Change::RenameSnapshots { names, to } => snapshots::rename(open, &names, &to),
         Change::Rollback { snapshot } => snapshots::roll_back(open, &snapshot),
         Change::Clone(new) => snapshots::clone(open, new),
+        Change::AbandonReceive { name } => receiving::abandon(open, &name),
         Change::Promote { name } => snapshots::promote(open, &name),
         Change::Hold { names, tag } => snapshots::hold(open, &names, &tag),
         Change::Release { names, tag } => snapshots::release(open, &names, &tag),

@@ -62,6 +62,11 @@ pub enum Change {
     },
     /// A file system or volume is made of a snapshot.
     Clone(NewClone),
+    /// What has arrived of a stream that broke off is destroyed.
+    AbandonReceive {
+        /// Where it was to be received.
+        name: String,
+    },
     /// A clone and what it is a clone of change places.
     Promote {
         /// The clone.

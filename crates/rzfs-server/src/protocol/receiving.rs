@@ -41,10 +41,22 @@ pub struct ReceiveRequest {
     pub force: bool,
     /// What is made is not mounted.
     pub leave_unmounted: bool,
+    /// What becomes of what has arrived when the stream breaks off.
+    pub remains: Remains,
     /// Nothing is received: it is only said what would be. The stream is read all the same.
     pub dry_run: bool,
     /// The line that the pool's history gets.
     pub command: String,
+}
+
+/// What becomes of what has arrived when a stream breaks off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remains {
+    /// It is destroyed.
+    Destroyed,
+    /// It is kept: another stream can go on with it.
+    Kept,
 }
 
 /// What is received, said when the beginning of the stream has been read.

@@ -180,6 +180,10 @@ impl Dataset {
                 return Ok(used_by(parts.children.saturating_add(parts.child_reservations)));
             }
             DatasetProperty::Origin => return Ok(self.origin()?.map(|origin| text(origin.name()))),
+            DatasetProperty::ReceiveResumeToken => {
+                let token = self.resume_token()?.map(|token| token.encode());
+                return Ok(token.and_then(Result::ok).map(Text));
+            }
             DatasetProperty::FilesystemCount | DatasetProperty::SnapshotCount => {
                 self.directory_field(property.stored_name())?.map_or_else(|| text("none"), Number)
             }

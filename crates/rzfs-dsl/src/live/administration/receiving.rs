@@ -9,7 +9,8 @@
 //!                            target@snapshot, %recv is destroyed: all in one txg
 //! ```
 //! What has not come to its end stays inconsistent: nobody mounts it, and it is destroyed by whoever
-//! received it or by the next one who opens the pool.
+//! received it or by the next one who opens the pool. Of a receive that can be resumed it is kept, with
+//! a state that says how far it has come ([`resume`]); a stream of the rest goes on with it.
 
 use super::destruction::{Outcome, left_behind};
 use super::place::{Place, check_new_name};
@@ -26,6 +27,7 @@ use crate::live::datasets::livelist;
 use crate::live::error::{ContentsError, UnlessDamaged};
 use crate::live::space::limits::SpaceTier;
 use crate::mos::extensible::{activate, is_extended};
+use crate::mos::resume::{self, ResumePoint};
 use crate::mos::{MosSource, bookmarks, deadlist, names};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::Objset;
@@ -33,9 +35,12 @@ use rzfs_dmu::live::{LiveObjset, Transaction};
 use rzfs_format::bookmark::SpaceSums;
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::features::Feature;
+use rzfs_format::nvlist::NvString;
 use rzfs_format::objset::ObjsetType;
+use rzfs_format::stream::StreamFeatures;
 use rzfs_format::zil::ZilHeader;
 use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId, Txg};
+use rzfs_stream::ResumeToken;
 use rzfs_zap::{IntegerSize, ZapValue};
 use std::sync::Arc;
 
@@ -49,6 +54,29 @@ pub enum LocalChanges {
     Kept,
     /// They are given up, and so are snapshots that are younger than the stream's source.
     GivenUp,
+}
+
+/// What becomes of what has arrived when a stream breaks off.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Interruption {
+    /// It is destroyed.
+    Destroyed,
+    /// It is kept, until somebody sends the rest.
+    Kept {
+        /// The snapshot, as the sender names it.
+        sent: NvString,
+        /// How the rest has to be sent.
+        features: StreamFeatures,
+    },
+}
+
+/// Where a stream begins that brings the rest of another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Continuation {
+    /// The object of its first record.
+    pub object: ObjectId,
+    /// The first byte in it of what it brings.
+    pub offset: u64,
 }
 
 /// A snapshot that is to be received, as the beginning of a stream tells it.
@@ -78,6 +106,8 @@ pub struct NewReceive {
     pub properties: Vec<(String, ZapValue)>,
     /// What becomes of the target's own changes.
     pub changes: LocalChanges,
+    /// What becomes of what has arrived when the stream breaks off.
+    pub interruption: Interruption,
 }
 
 /// Where it goes to.
@@ -100,6 +130,8 @@ pub(crate) struct Begun {
     /// What is written into.
     pub(crate) head: ObjectId,
     dir: ObjectId,
+    /// How far it had come before.
+    pub(crate) start: ResumePoint,
 }
 
 /// An object set into which everything is received.
@@ -214,13 +246,88 @@ impl TaskContext<'_> {
         for feature in &new.uses {
             activate(&self.mos, &mut self.state.features, head, *feature)?;
         }
+        let start = ResumePoint::START;
+        if let Interruption::Kept { sent, features } = &new.interruption {
+            let state = ResumeToken {
+                to_guid: new.guid,
+                to_name: sent.clone(),
+                from_guid: new.source,
+                object: start.object,
+                offset: start.offset,
+                bytes: start.bytes,
+                features: *features,
+                redact_snaps: None,
+                bookmark_redact_snaps: None,
+            };
+            resume::write(&self.mos, &mut self.state.features, head, &state)?;
+        }
         self.log_dataset("receive", (&format!("{}/{last}", parent.name), head), " ".to_owned())?;
-        Ok(Some(Begun { new: new.clone(), destination, head, dir }))
+        Ok(Some(Begun { new: new.clone(), destination, head, dir, start }))
+    }
+
+    /// Goes on with a receive of which `head` has what has arrived, and which somebody has open.
+    pub(crate) fn resume_receive(
+        &mut self,
+        new: &NewReceive,
+        head: ObjectId,
+        at: Continuation,
+    ) -> Result<Begun, TaskError> {
+        check_received_name(&new.target, &new.snapshot)?;
+        self.check_features(new)?;
+        let begun = self.check(|this| this.check_resumed(new, head, at))?;
+        for feature in &new.uses {
+            activate(&self.mos, &mut self.state.features, head, *feature)?;
+        }
+        let name = self.name_of(begun.dir)?;
+        self.log_dataset("resume receive", (&name, head), " ".to_owned())?;
+        Ok(begun)
+    }
+
+    fn check_resumed(
+        &mut self,
+        new: &NewReceive,
+        head: ObjectId,
+        at: Continuation,
+    ) -> Result<Begun, TaskError> {
+        let other = || TaskError::from(ReceiveProblem::NotTheRest);
+        let target = self.head(&new.target)?;
+        let (destination, dir) = match self.child_dir(target.dir, TEMPORARY)? {
+            Some(dir) => (Destination::Existing { head: target.head }, dir),
+            None => (Destination::New, target.dir),
+        };
+        let record = self.dataset(head)?;
+        if record.dir != dir || record.is_snapshot() || !record.is_inconsistent() {
+            return Err(other());
+        }
+        let is_overwritten = matches!(destination, Destination::Existing { .. })
+            && new.source.is_none()
+            && new.changes == LocalChanges::Kept;
+        if is_overwritten {
+            return Err(ReceiveProblem::NotForced { target: new.target.clone() }.into());
+        }
+        let previous = record.previous_snapshot.map(|id| self.dataset(id)).transpose()?;
+        let has_snapshots = previous.is_some_and(|one| one.next_snapshot == Some(head));
+        let state = resume::read(&self.mos, head)?.ok_or_else(other)?;
+        let is_next = state.to_guid == new.guid
+            && state.from_guid.filter(|guid| *guid != Guid(0)) == new.source
+            && state.object == at.object
+            && state.offset == at.offset;
+        if has_snapshots || !is_next || self.objset_type(head)? != new.objset_type {
+            return Err(other());
+        }
+        let ResumeToken { object, offset, bytes, .. } = state;
+        let start = ResumePoint { object, offset, bytes };
+        Ok(Begun { new: new.clone(), destination, head, dir, start })
     }
 
     fn check_features(&self, new: &NewReceive) -> Result<(), TaskError> {
         let features = &self.state.features;
-        match new.needs.iter().chain(&new.uses).find(|feature| !features.is_enabled(**feature)) {
+        let for_state = match new.interruption {
+            Interruption::Destroyed => None,
+            Interruption::Kept { .. } => Some(&Feature::ExtensibleDataset),
+        };
+        let mut needed = new.needs.iter().chain(&new.uses).chain(for_state);
+        match needed.find(|feature| !features.is_enabled(**feature)) {
             Some(feature) => Err(ReceiveProblem::PoolTooOld { feature: feature.name() }.into()),
             None => Ok(()),
         }
@@ -250,8 +357,18 @@ impl TaskContext<'_> {
     ) -> Result<Option<String>, TaskError> {
         let target = || new.target.clone();
         let head = self.dataset(place.head)?;
-        if head.is_inconsistent() || self.child_dir(place.dir, TEMPORARY)?.is_some() {
-            return Err(ChangeError::Busy { name: target() }.into());
+        if new.source.is_none() && new.changes == LocalChanges::Kept {
+            return Err(ChangeError::Exists { name: target() }.into());
+        }
+        let received = match self.child_dir(place.dir, TEMPORARY)? {
+            Some(dir) => self.dir(dir)?.head_dataset,
+            None => head.is_inconsistent().then_some(place.head),
+        };
+        if let Some(received) = received {
+            return Err(match resume::is_there(&self.mos, received)? {
+                true => ReceiveProblem::Partial { target: target() }.into(),
+                false => ChangeError::Busy { name: target() }.into(),
+            });
         }
         if new.origin.is_some() {
             return Err(ChangeError::Exists { name: target() }.into());
@@ -296,9 +413,6 @@ impl TaskContext<'_> {
         head: &DslDataset,
     ) -> Result<(), TaskError> {
         let name = || new.target.clone();
-        if new.changes == LocalChanges::Kept {
-            return Err(ChangeError::Exists { name: name() }.into());
-        }
         let snapshots = names::all(&self.mos, head.snapshot_names)?;
         if let Some((snapshot, _)) = snapshots.first() {
             let example = format!("{}@{snapshot}", new.target);
@@ -363,6 +477,17 @@ impl TaskContext<'_> {
         self.destroy_place(&place)
     }
 
+    /// Keeps what was received so far, for whoever sends the rest.
+    pub(crate) fn keep_receive(&mut self, begun: &Begun) -> Result<(), TaskError> {
+        let place = self.check(|this| this.received_place(begun))?;
+        let open = self.pool.heads.get(place.head);
+        // Whoever has received it is done: all that it has is on disk, or is with this txg.
+        match open.and_then(|open| open.take_progress(Txg(u64::MAX))) {
+            Some(point) => Ok(resume::set_point(&self.mos, place.head, point)?),
+            None => Ok(()),
+        }
+    }
+
     /// Where the received head is now: what is above it may have been renamed meanwhile.
     fn received_place(&mut self, begun: &Begun) -> Result<Place, TaskError> {
         let name = || begun.new.target.clone();
@@ -387,6 +512,10 @@ impl TaskContext<'_> {
         if plan.when == Outcome::Later {
             return Ok(Outcome::Later);
         }
+        if let Some(open) = self.pool.heads.get(plan.place.head) {
+            open.take_progress(Txg(u64::MAX));
+        }
+        resume::remove(&self.mos, plan.place.head)?;
         self.finish(begun, plan)?;
         Ok(Outcome::Done)
     }

@@ -11,6 +11,7 @@ use crate::live::datasets::dir::{Directories, SpaceClass};
 use crate::live::datasets::generation::{Generation, Generations, Superseded};
 use crate::live::datasets::livelist::{self, LivelistChanges};
 use crate::live::datasets::policy;
+use crate::live::datasets::progress::Progress;
 use crate::live::datasets::settings::{DatasetSettings, SettingsObserver};
 use crate::live::datasets::values::in_force;
 use crate::live::error::UnlessDamaged;
@@ -21,6 +22,7 @@ use crate::mos::deadlist;
 use crate::mos::extensible::activate;
 use crate::mos::features::Features;
 use crate::mos::live::MosTx;
+use crate::mos::resume::{self, ResumePoint};
 use parking_lot::{Mutex, RwLock};
 use rzfs_dmu::live::{LiveObjset, SpaceOwner, SyncTx, Transaction};
 use rzfs_dmu::sync::BlockAccounting;
@@ -52,6 +54,7 @@ pub struct LiveDataset {
     counters: Arc<ObjsetCounters>,
     /// Whether its livelist misses blocks, as it could not be found.
     livelist_misses: AtomicBool,
+    progress: Progress,
 }
 
 impl fmt::Debug for LiveDataset {
@@ -75,6 +78,7 @@ impl LiveDataset {
             observers: Mutex::default(),
             counters: Arc::default(),
             livelist_misses: AtomicBool::new(false),
+            progress: Progress::default(),
         }
     }
 
@@ -159,6 +163,17 @@ impl LiveDataset {
     /// Blocks of contents that it had, which a txg frees when it is synced.
     pub(crate) fn take_orphans(&self, txg: Txg) -> Vec<BlockPointer> {
         self.generations.write().take_orphans(txg)
+    }
+
+    /// Notes how far has come what is received into it and can be resumed: everything before that
+    /// place is in this txg or in older ones.
+    pub(crate) fn note_progress(&self, txg: Txg, point: ResumePoint) {
+        self.progress.note(txg, point);
+    }
+
+    /// How far it has come with a txg, if that is not on disk yet.
+    pub(crate) fn take_progress(&self, txg: Txg) -> Option<ResumePoint> {
+        self.progress.take(txg)
     }
 
     /// Whether something of it is dirty in a txg.
@@ -386,6 +401,11 @@ impl LiveDataset {
         around.frees.append(&mut frees);
         around.shared.append(&mut shared);
         mos.set_record(self.id, &phys)?;
+        if let Some(point) = self.take_progress(mos.tx().txg()) {
+            resume::set_point(&mos, self.id, point).unless_damaged(
+                |error| tracing::warn!(%error, dataset = %self.id, "a receive cannot be resumed"),
+            )?;
+        }
         self.activate(around, &features)?;
         around.written.insert(self.id, phys);
         Ok(())

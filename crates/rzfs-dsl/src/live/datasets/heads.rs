@@ -118,19 +118,51 @@ impl Heads {
             Some(open) => return Ok(Arc::clone(open)),
             None => {}
         }
-        // What the caller saw may have been changed and closed since.
+        let current = self.current(&heads, dataset)?;
+        current.require_consistent()?;
+        self.open_current(&mut heads, &current)
+    }
+
+    /// Opens a head that is to get the rest of what it was receiving, for one who has it alone; `None`
+    /// if somebody has it.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: it cannot be read.
+    pub(crate) fn open_received(
+        &self,
+        dataset: &Dataset,
+    ) -> Result<Option<Arc<LiveDataset>>, DatasetError> {
+        self.close_locked(dataset.object());
+        let mut heads = self.heads.lock();
+        let current = self.current(&heads, dataset)?;
+        match heads.open.get(&dataset.object()) {
+            Some(open) if open.is_used() || open.is_locked() => Ok(None),
+            Some(open) => Ok(Some(Arc::clone(open))),
+            None => self.open_current(&mut heads, &current).map(Some),
+        }
+    }
+
+    /// A dataset as it is now: what the caller saw may have been changed and closed since.
+    fn current(&self, heads: &OpenHeads, dataset: &Dataset) -> Result<Dataset, DatasetError> {
         let current = self.durable.dataset_tree()?.open(dataset.name())?;
         let is_destroyed = heads.destroyed.contains(&dataset.object());
         if current.object() != dataset.object() || is_destroyed {
             return Err(DatasetError::NotFound { name: dataset.name().to_owned() });
         }
-        current.require_consistent()?;
+        Ok(current)
+    }
+
+    fn open_current(
+        &self,
+        heads: &mut OpenHeads,
+        current: &Dataset,
+    ) -> Result<Arc<LiveDataset>, DatasetError> {
         let objset = current.open_objset()?;
         if objset.key().is_some_and(|key| key.version() == CryptoVersion::Zero) {
-            return Err(DatasetError::OldEncryption { name: dataset.name().to_owned() });
+            return Err(DatasetError::OldEncryption { name: current.name().to_owned() });
         }
-        let open = LiveDataset::open(&current, objset, self.has_lz4)?;
-        self.accounts.open(&current)?;
+        let open = LiveDataset::open(current, objset, self.has_lz4)?;
+        self.accounts.open(current)?;
         Ok(heads.insert(open))
     }
 

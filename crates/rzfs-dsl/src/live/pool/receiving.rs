@@ -2,15 +2,18 @@
 
 use super::LivePool;
 use crate::dataset::{Dataset, DatasetError, DatasetTree};
-use crate::live::administration::{Begun, Destination, NewReceive, Outcome};
-use crate::live::change_error::ChangeError;
+use crate::live::administration::{
+    Begun, Continuation, Destination, Interruption, NewReceive, Outcome,
+};
+use crate::live::change_error::{ChangeError, ReceiveProblem};
 use crate::live::datasets::head::LiveDataset;
+use crate::mos::resume::ResumePoint;
 use std::sync::Arc;
 
 /// A snapshot that is being received. Whoever has it writes what the stream says into
 /// [`Receiving::dataset`], and then [ends](LivePool::end_receive) or
-/// [abandons](LivePool::abandon_receive) it; what is only dropped is destroyed when the pool is
-/// opened the next time.
+/// [breaks it off](LivePool::break_off_receive); what is only dropped, and cannot be resumed, is destroyed
+/// when the pool is opened the next time.
 #[derive(Debug)]
 pub struct Receiving {
     begun: Begun,
@@ -22,6 +25,12 @@ impl Receiving {
     #[must_use]
     pub const fn dataset(&self) -> &Arc<LiveDataset> {
         &self.dataset
+    }
+
+    /// How far it had come when it began: beyond the start for a stream that brings the rest of another.
+    #[must_use]
+    pub const fn start(&self) -> ResumePoint {
+        self.begun.start
     }
 }
 
@@ -56,6 +65,44 @@ impl LivePool {
         }
     }
 
+    /// Goes on with a receive that broke off and was kept, when the rest of its stream has come.
+    ///
+    /// # Errors
+    /// [`ChangeError`], [`ChangeError::Receive`] above all: it is not what comes next, or somebody is
+    /// receiving it.
+    pub fn resume_receive(
+        &self,
+        new: &NewReceive,
+        at: Continuation,
+    ) -> Result<Receiving, ChangeError> {
+        let target = match self.dataset_tree()?.open(&new.target) {
+            Err(DatasetError::NotFound { name }) => return Err(ChangeError::NotFound { name }),
+            found => found?,
+        };
+        let _nobody_ends = self.ending_receive.lock();
+        let received = target.received_into()?.unwrap_or(target);
+        if !received.is_inconsistent() || !received.is_resumable()? {
+            return Err(ReceiveProblem::NotTheRest.into());
+        }
+        let busy = || ReceiveProblem::Partial { target: new.target.clone() };
+        let dataset = self.heads.open_received(&received)?.ok_or_else(busy)?;
+        let (new, head) = (new.clone(), dataset.id());
+        let begun = self.tasks.administer(move |context| context.resume_receive(&new, head, at))?;
+        Ok(Receiving { begun, dataset })
+    }
+
+    /// Notes that everything up to a place of the stream was written: if that breaks off, or all does,
+    /// the receive can be resumed there.
+    pub fn note_received(&self, receiving: &Receiving, point: ResumePoint) {
+        match receiving.begun.new.interruption {
+            Interruption::Destroyed => {}
+            // What was written so far is in this txg or in older ones.
+            Interruption::Kept { .. } => {
+                receiving.dataset.note_progress(self.engine.open_txg(), point);
+            }
+        }
+    }
+
     /// What the target of a receive is called now: somebody may have renamed it, or what is above it.
     ///
     /// # Errors
@@ -83,14 +130,14 @@ impl LivePool {
     ///
     /// # Errors
     /// [`ChangeError`]: the target was changed or destroyed meanwhile, or there is no room. What was
-    /// received is destroyed then.
+    /// received is destroyed then, or kept.
     pub fn end_receive(&self, receiving: Receiving) -> Result<(), ChangeError> {
         let Receiving { begun, dataset } = receiving;
         let _ending = self.ending_receive.lock();
         drop(dataset);
         let ended = self.try_end(&begun);
         if ended.is_err() {
-            self.abandon(&begun).unwrap_or_else(|error| {
+            self.break_off(&begun).unwrap_or_else(|error| {
                 tracing::warn!(%error, target = begun.new.target, "what was received is left behind");
             });
         }
@@ -124,17 +171,28 @@ impl LivePool {
         }
     }
 
-    /// Destroys what was received so far; the target is as it was before.
+    /// Destroys what was received so far, or keeps it; the target is as it was before.
     ///
     /// # Errors
     /// [`ChangeError`]: it is gone already, or the pool is suspended.
-    pub fn abandon_receive(&self, receiving: Receiving) -> Result<(), ChangeError> {
+    pub fn break_off_receive(&self, receiving: Receiving) -> Result<(), ChangeError> {
         let Receiving { begun, dataset } = receiving;
-        drop(dataset);
-        self.abandon(&begun)
+        let _kept = match begun.new.interruption {
+            Interruption::Destroyed => {
+                drop(dataset);
+                None
+            }
+            // It stays open until it is on disk how far it has come.
+            Interruption::Kept { .. } => Some(dataset),
+        };
+        self.break_off(&begun)
     }
 
-    fn abandon(&self, begun: &Begun) -> Result<(), ChangeError> {
+    fn break_off(&self, begun: &Begun) -> Result<(), ChangeError> {
+        if let Interruption::Kept { .. } = begun.new.interruption {
+            let begun = begun.clone();
+            return self.tasks.administer(move |context| context.keep_receive(&begun));
+        }
         loop {
             let begun = begun.clone();
             match self.tasks.administer(move |context| context.abandon_receive(&begun))? {

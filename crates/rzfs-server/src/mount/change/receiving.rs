@@ -6,15 +6,15 @@ use super::mounts::mount_more;
 use super::properties;
 use super::snapshots::stored;
 use crate::mount::open::Open;
-use crate::mount::refusal::refusal;
-use crate::protocol::{ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, StreamExtent};
+use crate::mount::refusal::{refusal, unopened};
+use crate::protocol::{self, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, StreamExtent};
 use crate::request::Choice;
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
-use rzfs_dsl::live::{ChangeError, LocalChanges, check_received_name};
+use rzfs_dsl::live::{ChangeError, LocalChanges, ReceiveProblem, check_received_name};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
-use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder, Received, Streams};
+use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder, Received, Remains, Streams};
 use rzfs_stream::Problem;
 use std::fmt::Display;
 use std::io::{self, Read};
@@ -23,19 +23,46 @@ use std::io::{self, Read};
 #[derive(Debug)]
 pub(in crate::mount) struct Arrival<'p> {
     arrived: Arrived<'p>,
-    is_full: bool,
+    brings: Brings,
     /// Whether there was no such dataset before.
     is_new: bool,
     /// What was made above it.
     made: Vec<String>,
 }
 
+/// What a stream brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Brings {
+    /// All of a snapshot.
+    Everything,
+    /// What has changed since another one.
+    Changes,
+    /// What is missing since another stream broke off.
+    Rest,
+}
+
+impl Brings {
+    fn of<R: Read>(incoming: &Incoming<'_, R>) -> Self {
+        match incoming.source() {
+            _ if incoming.is_rest() => Self::Rest,
+            Some(_) => Self::Changes,
+            None => Self::Everything,
+        }
+    }
+
+    /// That it is not received.
+    const fn cannot(self) -> &'static str {
+        match self {
+            Self::Everything => "cannot receive new filesystem stream",
+            Self::Changes => "cannot receive incremental stream",
+            Self::Rest => "cannot receive resume stream",
+        }
+    }
+}
+
 /// The refusal of a stream.
-fn refused(is_full: bool, target: &str, error: &ReceiveError) -> Refusal {
-    let what = match is_full {
-        true => "cannot receive new filesystem stream",
-        false => "cannot receive incremental stream",
-    };
+fn refused(brings: Brings, target: &str, error: &ReceiveError) -> Refusal {
+    let what = brings.cannot();
     match error {
         ReceiveError::Change(ChangeError::Exists { name }) if name.contains('@') => {
             let reason = "destination already exists";
@@ -48,9 +75,68 @@ fn refused(is_full: bool, target: &str, error: &ReceiveError) -> Refusal {
         ReceiveError::Change(ChangeError::NotFound { name }) if name == target => {
             refusal(what, format_args!("destination '{target}' does not exist"))
         }
+        ReceiveError::Change(error @ ChangeError::Receive(ReceiveProblem::NotForced { .. })) => {
+            refusal(format_args!("cannot resume recv {target}"), error)
+        }
         ReceiveError::Change(error) => refusal(what, error),
         error => refusal(what, words(error)),
     }
+}
+
+/// The refusal of a stream that broke off, of which what has arrived is kept if it was to be; then it
+/// says how to get the rest.
+fn broken_off(
+    pool: &WritablePool,
+    (brings, order): (Brings, &ReceiveOrder),
+    error: &ReceiveError,
+) -> Refusal {
+    let is_cut = |problem: &Problem| {
+        matches!(
+            problem,
+            Problem::Checksum { .. }
+                | Problem::EndChecksum { .. }
+                | Problem::NoEnd
+                | Problem::Truncated { .. }
+        ) || matches!(problem, Problem::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    };
+    let token = || {
+        let tree = pool.live().dataset_tree()?;
+        let token = tree.open(&order.target)?.resume_token()?;
+        Ok::<_, DatasetError>(token.and_then(|token| token.encode().ok()))
+    };
+    match error {
+        ReceiveError::Stream(cut) if order.remains == Remains::Kept && is_cut(&cut.problem) => {
+            let Ok(Some(token)) = token() else { return refused(brings, &order.target, error) };
+            let reason = format!(
+                "checksum mismatch or incomplete stream.\n\
+                 Partially received snapshot is saved.\n\
+                 A resuming stream can be generated on the sending system by running:\n    \
+                 zfs send -t {token}"
+            );
+            refusal(brings.cannot(), reason)
+        }
+        error => refused(brings, &order.target, error),
+    }
+}
+
+/// `zfs receive -A`.
+pub(super) fn abandon(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
+    let cannot = |error: &dyn Display| refusal(format_args!("cannot destroy '{name}'"), error);
+    let pool = open.writable().map_err(|error| cannot(&error))?;
+    let tree = pool.live().dataset_tree().map_err(|error| unopened(name, error))?;
+    let target = tree.open(name).map_err(|error| match error {
+        DatasetError::NotFound { .. } => unopened(name, "dataset does not exist"),
+        error => unopened(name, error),
+    })?;
+    let received = target.received_into().map_err(|error| cannot(&error))?.unwrap_or(target);
+    if !received.is_inconsistent() || !received.is_resumable().map_err(|error| cannot(&error))? {
+        let message = format!("'{name}' does not have any resumable receive state to abort");
+        return Err(Refusal::new(message));
+    }
+    let destroyed = pool.live().destroy_dataset(received.name());
+    destroyed
+        .map_err(|error| refusal(format_args!("cannot destroy '{}'", received.name()), error))?;
+    Ok(Vec::new())
 }
 
 /// What is wrong with a stream: first in OpenZFS's words, which scripts look for.
@@ -134,7 +220,7 @@ impl<'a, 'f> Arrivals<'a, 'f> {
             // Properties come first: what is received has to be within quotas, and is mounted with
             // what they let happen.
             let mut made = Vec::new();
-            if is_new {
+            if is_new && !incoming.is_rest() {
                 let kind = match incoming.objset_type() {
                     ObjsetType::Zvol => DatasetKind::Volume,
                     _ => DatasetKind::FileSystem,
@@ -149,13 +235,16 @@ impl<'a, 'f> Arrivals<'a, 'f> {
                 set(&order.target)?;
             }
             self.has_properties = true;
-            let is_full = extent == StreamExtent::Full;
+            let brings = Brings::of(&incoming);
             let arrived = incoming.arrive(self.pool.live(), &order);
             return match arrived {
-                Ok(arrived) => Ok(Some(Arrival { arrived, is_full, is_new, made })),
+                Ok(arrived) => Ok(Some(Arrival { arrived, brings, is_new, made })),
                 Err(error) => {
-                    destroy_again(self.pool, &made);
-                    Err(refused(is_full, &order.target, &error))
+                    let refused = broken_off(self.pool, (brings, &order), &error);
+                    if !is_there(self.pool, &order.target) {
+                        destroy_again(self.pool, &made);
+                    }
+                    Err(refused)
                 }
             };
         }
@@ -182,12 +271,12 @@ impl Arrival<'_> {
         open: &Open,
         request: &ReceiveRequest,
     ) -> Result<(u64, Vec<String>), Refusal> {
-        let Self { arrived, is_full, is_new, made } = self;
+        let Self { arrived, brings, is_new, made } = self;
         let mut table = open.table()?;
         open.forget_finished(&mut table);
         // Nobody renames it from now on.
         let target = arrived.target().map_err(|_| cannot("destination was destroyed meanwhile"))?;
-        let mut change = Arriving { arrived: Some(arrived), is_full, target: &target };
+        let mut change = Arriving { arrived: Some(arrived), brings, target: &target };
         let (received, mut complaints) = exchange(open, &mut table, &target, &mut change)?;
         if is_new && !request.leave_unmounted {
             let new = made.into_iter().chain([target]).collect();
@@ -200,7 +289,7 @@ impl Arrival<'_> {
 /// A snapshot that its target is to have now.
 struct Arriving<'a, 'p> {
     arrived: Option<Arrived<'p>>,
-    is_full: bool,
+    brings: Brings,
     target: &'a str,
 }
 
@@ -218,7 +307,7 @@ impl NewContents for Arriving<'_, '_> {
 
     fn change(&mut self) -> Result<Received, Refusal> {
         let arrived = self.arrived.take().ok_or_else(|| cannot("it is received already"))?;
-        arrived.end().map_err(|error| refused(self.is_full, self.target, &error.into()))
+        arrived.end().map_err(|error| refused(self.brings, self.target, &error.into()))
     }
 }
 
@@ -263,6 +352,10 @@ fn order<R: Read>(
         origin: request.origin.clone(),
         properties: Vec::new(),
         changes: if request.force { LocalChanges::GivenUp } else { LocalChanges::Kept },
+        remains: match request.remains {
+            protocol::Remains::Destroyed => Remains::Destroyed,
+            protocol::Remains::Kept => Remains::Kept,
+        },
     };
     let extent = match incoming.source() {
         Some(_) => StreamExtent::Incremental,
@@ -274,7 +367,9 @@ fn order<R: Read>(
         let is_known =
             may_be_known && has_snapshot(&target, incoming.begin().to_guid).map_err(cannot)?;
         let extent = if is_known { StreamExtent::Known } else { extent };
-        return Ok(Order { order, is_new: false, extent });
+        // What the rest is missing of was new, and is not mounted yet.
+        let is_new = incoming.is_rest() && target.is_inconsistent();
+        return Ok(Order { order, is_new, extent });
     }
     if let ReceiveTarget::Path(parent) | ReceiveTarget::LastName(parent) = &request.target {
         let parent = found(parent)?
@@ -289,6 +384,10 @@ fn order<R: Read>(
         }
     }
     Ok(Order { order, is_new: true, extent })
+}
+
+fn is_there(pool: &WritablePool, name: &str) -> bool {
+    pool.live().dataset_tree().is_ok_and(|tree| tree.open(name).is_ok())
 }
 
 fn has_snapshot(dataset: &Dataset, guid: Guid) -> Result<bool, DatasetError> {

@@ -1,0 +1,145 @@
+//! How far a receive has come that can be resumed: entries beside the record of the dataset into
+//! which everything is received (spec 08, section 8.1).
+//!
+//! They are written in the txg that has the records that they tell of, so after a crash nothing is
+//! missing before the place that they name.
+
+use super::MosSource;
+use super::error::MosError;
+use super::extensible::{is_extended, zapify};
+use super::features::Features;
+use super::live::MosTx;
+use crate::live::LiveError;
+use rzfs_format::nvlist::NvString;
+use rzfs_format::stream::{StreamFeatures, StreamName};
+use rzfs_format::{Guid, ObjectId};
+use rzfs_stream::ResumeToken;
+use rzfs_zap::{IntegerSize, ZapValue};
+
+const FROM_GUID: &str = "com.delphix:resume_fromguid";
+const TO_GUID: &str = "com.delphix:resume_toguid";
+const TO_NAME: &str = "com.delphix:resume_toname";
+const OBJECT: &str = "com.delphix:resume_object";
+const OFFSET: &str = "com.delphix:resume_offset";
+const BYTES: &str = "com.delphix:resume_bytes";
+const BOOKMARK_SNAPS: &str = "com.delphix:resume_redact_book_snaps";
+
+/// How the rest of the stream has to be sent, too.
+const FLAGS: [(StreamFeatures, &str); 4] = [
+    (StreamFeatures::LARGE_BLOCKS, "com.delphix:resume_largeblockok"),
+    (StreamFeatures::EMBED_DATA, "com.delphix:resume_embedok"),
+    (StreamFeatures::COMPRESSED, "com.delphix:resume_compressok"),
+    (StreamFeatures::RAW, "com.datto:resume_rawok"),
+];
+
+/// How far a receive has come: to the last record that was applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResumePoint {
+    /// The object that it is about.
+    pub object: ObjectId,
+    /// First byte in the object of its block; 0 if it is about the object itself.
+    pub offset: u64,
+    /// Bytes of the stream up to its end, of all attempts and without their first records.
+    pub bytes: u64,
+}
+
+impl ResumePoint {
+    /// Nothing has come yet.
+    pub const START: Self = Self { object: ObjectId(1), offset: 0, bytes: 0 };
+
+    fn entries(self) -> [(&'static str, u64); 3] {
+        [(OBJECT, self.object.get()), (OFFSET, self.offset), (BYTES, self.bytes)]
+    }
+}
+
+/// Whether a dataset has such a state, of whatever sense.
+pub(crate) fn is_there<M: MosSource>(mos: &M, dataset: ObjectId) -> Result<bool, M::Error> {
+    Ok(is_extended(mos, dataset)? && mos.lookup(dataset, TO_GUID)?.is_some())
+}
+
+/// The state of a dataset, if it has one.
+pub(crate) fn read<M: MosSource>(
+    mos: &M,
+    dataset: ObjectId,
+) -> Result<Option<ResumeToken>, M::Error> {
+    if !is_there(mos, dataset)? {
+        return Ok(None);
+    }
+    let wrong =
+        |name: &str, problem| MosError::Entry { object: dataset, name: name.to_owned(), problem };
+    let number = |name: &str| {
+        let found = mos.number(dataset, name)?;
+        Ok::<_, M::Error>(found.ok_or_else(|| wrong(name, "it is missing"))?)
+    };
+    let object = ObjectId(number(OBJECT)?);
+    if object.get() == 0 || object >= ObjectId::END {
+        return Err(wrong(OBJECT, "it is no object of a file system").into());
+    }
+    let name = mos.lookup(dataset, TO_NAME)?;
+    let name = name.as_ref().and_then(ZapValue::as_bytes).and_then(|bytes| {
+        let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        StreamName::new(name).ok().filter(|_| name.contains(&b'@'))?;
+        NvString::new(name).ok()
+    });
+    let mut features = StreamFeatures::NONE;
+    for (feature, name) in FLAGS {
+        if mos.lookup(dataset, name)?.is_some() {
+            features = features.with(feature);
+        }
+    }
+    let bookmark = mos.lookup(dataset, BOOKMARK_SNAPS)?;
+    Ok(Some(ResumeToken {
+        to_guid: Guid(number(TO_GUID)?),
+        to_name: name.ok_or_else(|| wrong(TO_NAME, "it is no name of a snapshot"))?,
+        from_guid: mos.number(dataset, FROM_GUID)?.map(Guid),
+        object,
+        offset: number(OFFSET)?,
+        bytes: number(BYTES)?,
+        features,
+        redact_snaps: None,
+        bookmark_redact_snaps: bookmark.map(|guids| guids.integers().collect()),
+    }))
+}
+
+/// Gives a dataset its state, when nothing has come yet.
+pub(crate) fn write(
+    mos: &MosTx<'_>,
+    features: &mut Features,
+    dataset: ObjectId,
+    state: &ResumeToken,
+) -> Result<(), LiveError> {
+    zapify(mos, features, dataset)?;
+    if let Some(from) = state.from_guid {
+        mos.set(dataset, FROM_GUID, from.get())?;
+    }
+    mos.set(dataset, TO_GUID, state.to_guid.get())?;
+    let name: Vec<u64> = state.to_name.iter().copied().chain([0]).map(u64::from).collect();
+    mos.set(dataset, TO_NAME, ZapValue::new(IntegerSize::One, &name))?;
+    for (feature, name) in FLAGS {
+        if state.features.contains(feature) {
+            mos.set(dataset, name, 1_u64)?;
+        }
+    }
+    let ResumeToken { object, offset, bytes, .. } = *state;
+    set_point(mos, dataset, ResumePoint { object, offset, bytes })
+}
+
+/// Changes how far a dataset with a state has come.
+pub(crate) fn set_point(
+    mos: &MosTx<'_>,
+    dataset: ObjectId,
+    point: ResumePoint,
+) -> Result<(), LiveError> {
+    let set = |(name, number): (&str, u64)| mos.set(dataset, name, number);
+    point.entries().into_iter().try_for_each(set)
+}
+
+/// Takes the state from a dataset that has got everything.
+pub(crate) fn remove(mos: &MosTx<'_>, dataset: ObjectId) -> Result<(), LiveError> {
+    if !is_extended(mos, dataset)? {
+        return Ok(());
+    }
+    let all = [FROM_GUID, TO_GUID, TO_NAME, OBJECT, OFFSET, BYTES, BOOKMARK_SNAPS];
+    let flags = FLAGS.into_iter().map(|(_, name)| name);
+    all.into_iter().chain(flags).try_for_each(|name| mos.remove(dataset, name).map(drop))
+}
