@@ -2,10 +2,11 @@
 
 use rzfs_dmu::DmuError;
 use rzfs_dsl::dataset::DatasetError;
-use rzfs_format::FormatError;
 use rzfs_format::units::Bookmark;
+use rzfs_format::{FormatError, ObjectId};
 use rzfs_stream::{Problem, StreamError};
 
+const ENOENT: i32 = 2;
 const EIO: i32 = 5;
 const EXDEV: i32 = 18;
 const EINVAL: i32 = 22;
@@ -60,6 +61,15 @@ pub enum SendError {
         /// What is wrong with it.
         source: FormatError,
     },
+    /// A stream cannot begin where it is to go on.
+    #[error("there is no object {object} to go on with")]
+    NoPlace {
+        /// The object that is not there.
+        object: ObjectId,
+    },
+    /// What is said of the stream cannot be packed.
+    #[error(transparent)]
+    List(FormatError),
     /// The dataset cannot be opened.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
@@ -82,7 +92,8 @@ impl SendError {
             | Self::LargeMicrozap { .. }
             | Self::Kind { .. }
             | Self::ForeignOrder { .. } => ENOTSUP,
-            Self::Pointer { .. } => EIO,
+            Self::NoPlace { .. } => ENOENT,
+            Self::Pointer { .. } | Self::List(_) => EIO,
             Self::Dataset(error) => error.errno(),
             Self::Read(error) => error.errno(),
             Self::Stream(StreamError { problem: Problem::Io(error), .. }) => {

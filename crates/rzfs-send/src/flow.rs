@@ -71,6 +71,7 @@ fn walk(
 ) -> Result<(), SendError> {
     let mut records = Records::new(terms, found);
     let traversal = objset.traversal().born_after(terms.after).with_holes_past_the_end();
+    let traversal = traversal.resumed_at(terms.start);
     let _ = traversal.run(objset.root(), &mut records);
     records.finish()?;
     // The walk itself does not ask.

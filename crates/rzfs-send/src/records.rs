@@ -40,6 +40,8 @@ pub(crate) struct Terms {
     pub(crate) form: Form,
     /// The first object number that no dnode block reaches.
     pub(crate) end: ObjectId,
+    /// Where the walk begins; with the first object if there is none.
+    pub(crate) start: Option<Bookmark>,
 }
 
 impl Terms {

@@ -4,21 +4,23 @@ use crate::flow;
 use crate::records::Terms;
 use crate::source::{Source, Start};
 use crate::{Form, SendError};
-use rzfs_dmu::Objset;
+use rzfs_dmu::{DmuError, Objset};
 use rzfs_dsl::dataset::property::PropertyValue;
 use rzfs_dsl::dataset::{Dataset, KeptSnapshot};
 use rzfs_dsl::pool::FeatureStates;
 use rzfs_format::dnode::SLOT_SIZE;
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::features::Feature;
+use rzfs_format::nvlist::{Encoding, NvList, NvValue};
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::property::DatasetProperty;
 use rzfs_format::stream::{
     Begin, BeginFlags, MAGIC, RECORD_SIZE, Record, StreamFeatures, StreamKind, StreamName,
     VersionInfo,
 };
+use rzfs_format::units::Bookmark;
 use rzfs_format::znode::ZplVersion;
-use rzfs_format::{ByteOrder, Guid, ObjectId};
+use rzfs_format::{BlockId, ByteOrder, FormatError, Guid, Level, ObjectId};
 use rzfs_stream::{StreamError, StreamWriter};
 use std::io::Write;
 
@@ -27,6 +29,8 @@ use std::io::Write;
 pub struct Send {
     objset: Objset,
     begin: Begin,
+    /// What is behind BEGIN.
+    list: Vec<u8>,
     terms: Terms,
     _kept: KeptSnapshot,
 }
@@ -91,8 +95,38 @@ impl Send {
             features,
             form,
             end: ObjectId(slots.min(ObjectId::END.0)),
+            start: None,
         };
-        Ok(Self { objset, begin, terms, _kept: kept })
+        Ok(Self { objset, begin, list: Vec::new(), terms, _kept: kept })
+    }
+
+    /// The same from the record on that is about this object, or about its block at `offset`: what is
+    /// before it the receiver has already, from another stream.
+    ///
+    /// # Errors
+    /// There is no such object, or it cannot be read.
+    pub fn resumed_at(mut self, object: ObjectId, offset: u64) -> Result<Self, SendError> {
+        if object.get() == 0 || object >= ObjectId::END {
+            return Err(SendError::NoPlace { object });
+        }
+        let found = match self.objset.object(object) {
+            Err(DmuError::NotAllocated { .. }) => return Err(SendError::NoPlace { object }),
+            found => found?,
+        };
+        let size = u64::from(found.block_size()).max(1);
+        // The object is said again with all that is in it: holes before its first block, too.
+        let (level, block) = match offset {
+            0 => (Level(i8::MAX), BlockId(0)),
+            offset => (Level::DATA, BlockId(offset / size)),
+        };
+        let objset = self.objset.id();
+        self.terms.start = Some(Bookmark { objset, object, level, block });
+        self.list = resume_list(object, offset).map_err(SendError::List)?;
+        let version = self.begin.version;
+        let features = version.features().with(StreamFeatures::RESUMING);
+        self.begin.version = VersionInfo::new(StreamKind::Substream, features);
+        self.begin.payload_length = self.list.len() as u32;
+        Ok(self)
     }
 
     /// The head of the stream.
@@ -107,7 +141,8 @@ impl Send {
     /// Something cannot be read.
     pub fn size(&self) -> Result<u64, SendError> {
         let ends = 2 * RECORD_SIZE as u64;
-        Ok(ends.saturating_add(flow::measure(&self.objset, self.terms)?))
+        let list = self.list.len() as u64;
+        Ok((ends + list).saturating_add(flow::measure(&self.objset, self.terms)?))
     }
 
     /// Writes the stream to a sink, which gets every record with one call; a buffer before it joins
@@ -146,7 +181,7 @@ impl Send {
     /// # Errors
     /// As [`Send::write_to`].
     pub fn write_stream<W: Write>(&self, writer: &mut StreamWriter<W>) -> Result<(), SendError> {
-        writer.write(&Record::Begin(self.begin), &[])?;
+        writer.write(&Record::Begin(self.begin), &self.list)?;
         flow::write(&self.objset, self.terms, writer)?;
         writer.end(self.terms.to_guid)?;
         Ok(())
@@ -159,6 +194,16 @@ fn finish<W: Write>(writer: StreamWriter<W>) -> Result<Sent, SendError> {
     let flushed = writer.into_inner().flush();
     flushed.map_err(|error| StreamError { place, problem: error.into() })?;
     Ok(Sent { records: place.record, bytes: place.offset })
+}
+
+/// Says where a stream begins, padded to whole words (spec 08, section 6.1).
+fn resume_list(object: ObjectId, offset: u64) -> Result<Vec<u8>, FormatError> {
+    let mut list = NvList::new();
+    list.insert("resume_object", NvValue::UInt64(object.get()))?;
+    list.insert("resume_offset", NvValue::UInt64(offset))?;
+    let mut packed = list.encode(Encoding::Xdr)?;
+    packed.resize(packed.len().next_multiple_of(8), 0);
+    Ok(packed)
 }
 
 fn begin_flags(dataset: &DslDataset, start: &Start) -> BeginFlags {

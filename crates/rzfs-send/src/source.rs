@@ -29,7 +29,9 @@ pub(crate) struct Start {
 }
 
 impl Source {
-    fn name(&self) -> &str {
+    /// The full name of the snapshot or bookmark.
+    #[must_use]
+    pub fn name(&self) -> &str {
         match self {
             Self::Snapshot(snapshot) => snapshot.name(),
             Self::Bookmark { bookmark, .. } => bookmark.name(),

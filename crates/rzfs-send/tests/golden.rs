@@ -9,8 +9,9 @@ use rzfs_dmu::{DmuError, Visit, Visitor};
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::Dataset;
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, ImportOptions, LoadVerification};
-use rzfs_format::BlockId;
-use rzfs_format::stream::{ObjectFlags, Record};
+use rzfs_format::nvlist::NvList;
+use rzfs_format::stream::{FreeRange, ObjectFlags, Record, SpillFlags, StreamFeatures};
+use rzfs_format::{BlockId, ObjectId};
 use rzfs_send::{Form, Send, SendError, Source};
 use rzfs_stream::{Problem, ReadOptions, StreamError, StreamReader};
 use rzfs_testkit::{ReferencePool, zdb_program};
@@ -268,6 +269,106 @@ fn an_increment_from_a_bookmark_is_that_from_its_snapshot() {
     let snapshot = Source::Snapshot(open("g01/sa@s1"));
     let to = open("g01/sa@s2");
     assert!(sent(&pool, &to, Some(&bookmark), "") == sent(&pool, &to, Some(&snapshot), ""));
+}
+
+fn records(stream: &[u8]) -> Vec<(Record, Vec<u8>)> {
+    let mut reader = StreamReader::new(stream, ReadOptions::default());
+    let mut records = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        let mut payload = Vec::new();
+        reader.read_payload_to(&mut payload).unwrap();
+        records.push((record, payload));
+    }
+    records
+}
+
+/// Whether a record says what an object is, as is said again before the rest of it.
+fn introduces(record: &Record) -> bool {
+    match record {
+        Record::Object(_) => true,
+        Record::Free(range) => range.length == FreeRange::TO_THE_END,
+        Record::Spill(spill) => spill.flags.contains(SpillFlags::UNMODIFIED),
+        _ => false,
+    }
+}
+
+#[test]
+fn the_rest_of_a_stream_is_its_end_from_the_object_on_that_it_was_in() {
+    let Some(golden) = ReferencePool::golden("g01-default") else { return };
+    let pool = import(&golden);
+    let mut compared = 0;
+    let mut all: Vec<_> = snapshots(&pool).into_iter().take(4).map(|one| (one, None)).collect();
+    let increments = pairs(&pool, 2).into_iter();
+    all.extend(increments.map(|(from, to)| (to, Some(Source::Snapshot(from)))));
+    for (snapshot, source) in all {
+        for letters in ["", "eLc"] {
+            let whole = records(&sent(&pool, &snapshot, source.as_ref(), letters));
+            let (mut object, mut after) = (0, 0);
+            for (index, (record, _)) in whole.iter().enumerate() {
+                let (id, offset) = match record {
+                    Record::Object(one) => {
+                        object = index;
+                        let is_of_it = |(record, _): &&(Record, Vec<u8>)| introduces(record);
+                        let behind = whole.iter().skip(index + 1);
+                        after = index
+                            + 1
+                            + behind
+                                .take_while(|one| {
+                                    is_of_it(one) && !matches!(one.0, Record::Object(_))
+                                })
+                                .count();
+                        (one.object, 0)
+                    }
+                    Record::Write(write) => (write.object, write.offset),
+                    Record::WriteEmbedded(write) => (write.object, write.offset),
+                    _ => continue,
+                };
+                // Objects that begin with a hole are all looked at.
+                let next = whole.get(after).map(|(record, _)| record);
+                let has_hole = offset == 0 && matches!(next, Some(Record::Free(_)));
+                compared += 1;
+                if compared % 7 != 1 && !has_hole {
+                    continue;
+                }
+                let send = Send::new(&snapshot, source.as_ref(), form(letters), pool.features());
+                let send = send.unwrap().resumed_at(id, offset).unwrap();
+                let mut rest = Vec::new();
+                let written = send.write_to(&mut rest).unwrap();
+                assert_eq!(send.size().unwrap(), written.bytes);
+                let rest = records(&rest);
+                let Record::Begin(begin) = rest[0].0 else { panic!("{:?}", rest[0]) };
+                assert!(begin.version.features().contains(StreamFeatures::RESUMING));
+                let list = NvList::decode(&rest[0].1).unwrap();
+                assert_eq!(list.u64("resume_object").unwrap(), id.get());
+                assert_eq!(list.u64("resume_offset").unwrap(), offset);
+                let from = if offset == 0 { after } else { index };
+                let expected = whole[object..after].iter().chain(&whole[from..]);
+                let ended = rest.len() - 1;
+                let differs = expected.zip(&rest[1..ended]).find(|(one, other)| one != other);
+                assert!(differs.is_none(), "{} {id} {offset}: {differs:?}", snapshot.name());
+                assert_eq!(ended - 1 + from - after, whole.len() - 1 - object, "{id} {offset}");
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+#[test]
+fn a_stream_does_not_begin_at_what_is_not_there() {
+    let Some(golden) = ReferencePool::golden("g01-default") else { return };
+    let pool = import(&golden);
+    let snapshot = pool.datasets().open("g01/sa@s1").unwrap();
+    for object in [0, 1 << 40, 1 << 48, u64::MAX] {
+        let send = Send::new(&snapshot, None, Form::default(), pool.features()).unwrap();
+        let error = send.resumed_at(ObjectId(object), 0).unwrap_err();
+        assert_eq!(error.errno(), 2, "{object}: {error}");
+    }
+    // A block that no object has is behind all that are there.
+    let send = Send::new(&snapshot, None, Form::default(), pool.features()).unwrap();
+    let send = send.resumed_at(ObjectId(2), u64::MAX).unwrap();
+    let mut rest = Vec::new();
+    send.write_to(&mut rest).unwrap();
+    assert!(matches!(records(&rest)[1].0, Record::Object(one) if one.object == ObjectId(2)));
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! `zfs send` (spec 08, section 8).
 
 mod progress;
+mod resume;
+mod stream;
 
 use super::name;
 use crate::absent::Program;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::source;
-use progress::{Reported, Style};
 use rzfs_server::protocol::{SendRequest, Steps};
-use std::fs::File;
+use stream::{check_output, send};
 
 const GRAMMAR: Grammar = Grammar {
     letters: &[
@@ -55,13 +56,19 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Options that are understood and not there yet: a stream without what they ask for would be
 /// mistaken for one with it.
-const ABSENT: &str = "RSVXbhpstw";
+const ABSENT: &str = "RSVXbhpsw";
 
 /// Runs `zfs send`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     Program::Zfs.refuse_options("send", ABSENT, &words)?;
+    if let Some(token) = words.iter().find_map(|word| match word {
+        Word::Option('t', token) => Some(token.as_str()),
+        _ => None,
+    }) {
+        return resume::run(&words, token, console);
+    }
     let snapshot = match operands(&words).as_slice() {
         [] => return Err(Failure::Usage("missing snapshot argument".to_owned())),
         [snapshot] => snapshot.clone(),
@@ -87,16 +94,10 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
              non-deduplicated stream will be generated.\n",
         );
     }
-    let stdout = rustix::stdio::stdout();
-    if !flag('n') && rustix::termios::isatty(stdout) {
-        return Err(Failure::Failed(
-            "Error: Stream can not be written to a terminal.\nYou must redirect standard output."
-                .to_owned(),
-        ));
-    }
+    check_output(&words)?;
     let pool = name::pool_of(&snapshot).to_owned();
     let found = source::respondents(&devices(&words), std::slice::from_ref(&pool), console)?;
-    let Some(mut client) = found.pools.into_iter().next() else {
+    let Some(client) = found.pools.into_iter().next() else {
         let missing = format!("cannot open '{snapshot}': dataset does not exist");
         return found.outcome.and(Err(Failure::Failed(missing)));
     };
@@ -107,30 +108,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         large_blocks: flag('L'),
         embedded: flag('e'),
         compressed: flag('c'),
+        resume_token: None,
     };
-    let style = match flag('P') {
-        true => Style::Parsable,
-        false => Style::Human,
-    };
-    let is_verbose = flag('v') || flag('P');
-    if is_verbose || flag('n') {
-        // Whoever wants to send nothing is told, too, that it cannot be sent.
-        let sizes = source::stream_sizes(client.as_mut(), &request)?;
-        let told = if flag('n') { &mut *console.out } else { &mut *console.err };
-        if is_verbose {
-            write!(told, "{}", style.announcement(steps, &sizes))?;
-        }
-    }
-    if flag('n') {
-        return Ok(());
-    }
-    // Past the buffer of a line that standard output has.
-    let mut to = File::from(rustix::io::dup(stdout).map_err(std::io::Error::from)?);
-    if !flag('v') {
-        return client.send_snapshot(&request, &mut to);
-    }
-    let mut to = Reported::new(to, style, &request.snapshot, console.calendar.clone());
-    client.send_snapshot(&request, &mut to)
+    send(client, &words, &request, console)
 }
 
 /// The whole name of what an increment starts from: of what is sent if no other file system is named.

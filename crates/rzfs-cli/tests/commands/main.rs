@@ -20,6 +20,7 @@ mod places;
 mod pool_properties;
 mod properties;
 mod receiving;
+mod resuming;
 mod sending;
 mod several_pools;
 mod snapshots;

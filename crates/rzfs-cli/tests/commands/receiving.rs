@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Two pools: `from`, which sends, and `tank`.
-fn pools() -> Workshop {
+pub(crate) fn pools() -> Workshop {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 256M -R ROOT tank A");
     shop.succeed("zpool create --size 256M -R ROOT -O compression=lz4 from B");
@@ -19,18 +19,18 @@ fn pools() -> Workshop {
     shop
 }
 
-fn from(shop: &Workshop) -> PathBuf {
+pub(crate) fn from(shop: &Workshop) -> PathBuf {
     shop.rzfs.path("root").join("from/a/b")
 }
 
-fn command(shop: &Workshop, line: &str) -> Command {
+pub(crate) fn command(shop: &Workshop, line: &str) -> Command {
     let mut command = shop.rzfs.command();
     command.args(line.split(' '));
     command
 }
 
 /// A stream, as a file.
-fn sent(shop: &Workshop, line: &str) -> File {
+pub(crate) fn sent(shop: &Workshop, line: &str) -> File {
     let mut file = tempfile::tempfile().unwrap();
     let to = file.try_clone().unwrap();
     let output = command(shop, &format!("zfs send {line}")).stdout(to).output().unwrap();
@@ -40,7 +40,7 @@ fn sent(shop: &Workshop, line: &str) -> File {
 }
 
 /// Runs `zfs receive` on a stream from its beginning.
-fn receive(shop: &Workshop, line: &str, stream: &File) -> Outcome {
+pub(crate) fn receive(shop: &Workshop, line: &str, stream: &File) -> Outcome {
     let mut stream = stream.try_clone().unwrap();
     stream.rewind().unwrap();
     let output = command(shop, &format!("zfs receive {line}")).stdin(stream).output().unwrap();
@@ -51,14 +51,14 @@ fn receive(shop: &Workshop, line: &str, stream: &File) -> Outcome {
     }
 }
 
-fn receives(shop: &Workshop, line: &str, stream: &File) -> String {
+pub(crate) fn receives(shop: &Workshop, line: &str, stream: &File) -> String {
     let outcome = receive(shop, line, stream);
     assert_eq!((outcome.status, outcome.err.as_str()), (0, ""), "{line}: {outcome:?}");
     outcome.out
 }
 
 /// What is below a directory: the names, modes, times and contents.
-fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
+pub(crate) fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut pending = vec![directory.to_owned()];
     while let Some(next) = pending.pop() {
@@ -78,7 +78,7 @@ fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
     found
 }
 
-fn exported_and_judged(shop: &Workshop) {
+pub(crate) fn exported_and_judged(shop: &Workshop) {
     shop.succeed("zpool export from");
     shop.succeed("zpool export tank");
     shop.judge();
@@ -204,12 +204,10 @@ fn what_does_not_fit_is_refused_in_the_words_that_scripts_know() {
     assert!(!copy.join("three").exists());
     receives(&shop, "tank/copy", &third);
     assert!(copy.join("three").exists());
-    for absent in ["s", "A", "c"] {
-        assert_eq!(
-            shop.refuse(&format!("zfs receive -{absent} tank/x"), 2),
-            format!("'zfs receive -{absent}' of OpenZFS is not supported by this software yet\n")
-        );
-    }
+    assert_eq!(
+        shop.refuse("zfs receive -c tank/x", 2),
+        "'zfs receive -c' of OpenZFS is not supported by this software yet\n"
+    );
     exported_and_judged(&shop);
 }
 

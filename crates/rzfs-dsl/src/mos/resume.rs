@@ -4,11 +4,11 @@
 //! They are written in the txg that has the records that they tell of, so after a crash nothing is
 //! missing before the place that they name.
 
-use super::MosSource;
 use super::error::MosError;
 use super::extensible::{is_extended, zapify};
 use super::features::Features;
 use super::live::MosTx;
+use super::{MosSource, one_number};
 use crate::live::LiveError;
 use rzfs_format::nvlist::NvString;
 use rzfs_format::stream::{StreamFeatures, StreamName};
@@ -31,6 +31,9 @@ const FLAGS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::COMPRESSED, "com.delphix:resume_compressok"),
     (StreamFeatures::RAW, "com.datto:resume_rawok"),
 ];
+
+/// Most snapshots that a redaction bookmark is said to have; real ones have a few.
+const MAX_SNAPS: usize = 1 << 12;
 
 /// How far a receive has come: to the last record that was applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,20 +65,29 @@ pub(crate) fn read<M: MosSource>(
     mos: &M,
     dataset: ObjectId,
 ) -> Result<Option<ResumeToken>, M::Error> {
-    if !is_there(mos, dataset)? {
-        return Ok(None);
+    match is_there(mos, dataset)? {
+        true => decode(dataset, |name| mos.lookup(dataset, name)).map(Some),
+        false => Ok(None),
     }
+}
+
+/// The state that the entries of a dataset make.
+fn decode<E: From<MosError>>(
+    dataset: ObjectId,
+    look_up: impl Fn(&str) -> Result<Option<ZapValue>, E>,
+) -> Result<ResumeToken, E> {
     let wrong =
         |name: &str, problem| MosError::Entry { object: dataset, name: name.to_owned(), problem };
-    let number = |name: &str| {
-        let found = mos.number(dataset, name)?;
-        Ok::<_, M::Error>(found.ok_or_else(|| wrong(name, "it is missing"))?)
+    let find = |name: &str| match look_up(name)? {
+        Some(value) => Ok::<_, E>(Some(one_number(dataset, name, &value)?)),
+        None => Ok(None),
     };
+    let number = |name: &str| Ok::<_, E>(find(name)?.ok_or_else(|| wrong(name, "it is missing"))?);
     let object = ObjectId(number(OBJECT)?);
     if object.get() == 0 || object >= ObjectId::END {
         return Err(wrong(OBJECT, "it is no object of a file system").into());
     }
-    let name = mos.lookup(dataset, TO_NAME)?;
+    let name = look_up(TO_NAME)?;
     let name = name.as_ref().and_then(ZapValue::as_bytes).and_then(|bytes| {
         let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         StreamName::new(name).ok().filter(|_| name.contains(&b'@'))?;
@@ -83,22 +95,25 @@ pub(crate) fn read<M: MosSource>(
     });
     let mut features = StreamFeatures::NONE;
     for (feature, name) in FLAGS {
-        if mos.lookup(dataset, name)?.is_some() {
+        if look_up(name)?.is_some() {
             features = features.with(feature);
         }
     }
-    let bookmark = mos.lookup(dataset, BOOKMARK_SNAPS)?;
-    Ok(Some(ResumeToken {
+    let snaps = look_up(BOOKMARK_SNAPS)?;
+    if snaps.as_ref().is_some_and(|snaps| snaps.len() > MAX_SNAPS) {
+        return Err(wrong(BOOKMARK_SNAPS, "there are too many").into());
+    }
+    Ok(ResumeToken {
         to_guid: Guid(number(TO_GUID)?),
         to_name: name.ok_or_else(|| wrong(TO_NAME, "it is no name of a snapshot"))?,
-        from_guid: mos.number(dataset, FROM_GUID)?.map(Guid),
+        from_guid: find(FROM_GUID)?.map(Guid),
         object,
         offset: number(OFFSET)?,
         bytes: number(BYTES)?,
         features,
         redact_snaps: None,
-        bookmark_redact_snaps: bookmark.map(|guids| guids.integers().collect()),
-    }))
+        bookmark_redact_snaps: snaps.map(|guids| guids.integers().collect()),
+    })
 }
 
 /// Gives a dataset its state, when nothing has come yet.
@@ -142,4 +157,71 @@ pub(crate) fn remove(mos: &MosTx<'_>, dataset: ObjectId) -> Result<(), LiveError
     let all = [FROM_GUID, TO_GUID, TO_NAME, OBJECT, OFFSET, BYTES, BOOKMARK_SNAPS];
     let flags = FLAGS.into_iter().map(|(_, name)| name);
     all.into_iter().chain(flags).try_for_each(|name| mos.remove(dataset, name).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const DATASET: ObjectId = ObjectId(81);
+
+    fn entries() -> BTreeMap<&'static str, ZapValue> {
+        [
+            (FROM_GUID, 7_u64.into()),
+            (TO_GUID, u64::MAX.into()),
+            (TO_NAME, "tank/src@b".into()),
+            (OBJECT, 3_u64.into()),
+            (OFFSET, 262_144_u64.into()),
+            (BYTES, 396_688_u64.into()),
+            ("com.delphix:resume_compressok", 1_u64.into()),
+        ]
+        .into()
+    }
+
+    fn decoded(entries: &BTreeMap<&'static str, ZapValue>) -> Result<ResumeToken, MosError> {
+        decode(DATASET, |name| Ok(entries.get(name).cloned()))
+    }
+
+    #[test]
+    fn the_state_of_the_spec_is_a_token() {
+        let token = decoded(&entries()).unwrap();
+        assert_eq!((token.object, token.offset, token.bytes), (ObjectId(3), 262_144, 396_688));
+        assert_eq!((token.to_guid, token.from_guid), (Guid(u64::MAX), Some(Guid(7))));
+        assert_eq!(
+            (&*token.to_name.to_text(), token.features),
+            ("tank/src@b", StreamFeatures::COMPRESSED)
+        );
+        assert_eq!(ResumeToken::decode(&token.encode().unwrap()).unwrap(), token);
+    }
+
+    #[test]
+    fn a_state_that_makes_no_sense_is_none() {
+        let long = "x".repeat(300) + "@y";
+        let words = |words: &[u64]| ZapValue::new(IntegerSize::Eight, words);
+        for (name, value) in [
+            (FROM_GUID, "text".into()),
+            (TO_GUID, words(&[1, 2])),
+            (TO_NAME, 7_u64.into()),
+            (TO_NAME, "tank/src".into()),
+            (TO_NAME, "".into()),
+            (TO_NAME, long.as_str().into()),
+            (OBJECT, 0_u64.into()),
+            (OBJECT, (1_u64 << 48).into()),
+            (OBJECT, words(&[])),
+            (OFFSET, "0".into()),
+            (BYTES, words(&[])),
+            (BOOKMARK_SNAPS, words(&[0; MAX_SNAPS + 1])),
+        ] {
+            let mut entries = entries();
+            entries.insert(name, value.clone());
+            let error = decoded(&entries).unwrap_err();
+            assert!(matches!(error, MosError::Entry { .. }), "{name} {value:?}: {error}");
+        }
+        for name in [TO_GUID, TO_NAME, OBJECT, OFFSET, BYTES] {
+            let mut entries = entries();
+            entries.remove(name);
+            assert!(decoded(&entries).is_err(), "{name}");
+        }
+    }
 }

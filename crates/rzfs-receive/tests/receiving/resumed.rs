@@ -6,7 +6,7 @@ use crate::{
     wrong_files,
 };
 use rzfs_dsl::dataset::property::PropertyValue;
-use rzfs_dsl::live::{ChangeError, LivePool, LocalChanges, ReceiveProblem};
+use rzfs_dsl::live::{ChangeError, Destruction, LivePool, LocalChanges, ReceiveProblem};
 use rzfs_format::ByteOrder;
 use rzfs_format::nvlist::{Encoding, NvList, NvValue};
 use rzfs_format::stream::{Begin, Record, StreamFeatures, VersionInfo};
@@ -59,10 +59,8 @@ fn rest_of(whole: &[u8], token: &ResumeToken) -> Vec<u8> {
                 continue;
             }
             Record::Object(object) => is_behind |= object.object >= token.object,
-            Record::Write(write) if write.object == token.object => {
-                if write.offset < token.offset {
-                    continue;
-                }
+            Record::Write(write) if write.object == token.object && write.offset < token.offset => {
+                continue;
             }
             _ => {}
         }
@@ -196,6 +194,28 @@ fn only_what_comes_next_goes_on_with_what_was_kept() {
     receive(&pool, whole.as_slice()).unwrap();
     let complete = problem(receive(&pool, rest.as_slice()).unwrap_err());
     assert!(matches!(complete, ReceiveProblem::NotTheRest), "{complete}");
+    pool.export().unwrap();
+    world.judge_chains();
+}
+
+#[test]
+fn what_takes_the_place_of_a_file_system_is_resumed_by_force_only() {
+    let Some(full) = golden("full-c") else { return };
+    let whole = full.bytes().unwrap();
+    let world = ImagePool::new("A");
+    let pool = world.create_pool();
+    receive(&pool, whole.as_slice()).unwrap();
+    let snapshots = ["made/got@1".to_owned()];
+    pool.destroy_snapshots(&snapshots, Destruction::AtOnce).unwrap();
+    let forced = order(LocalChanges::GivenUp, Remains::Kept);
+    receive_in_order(&pool, &whole[..whole.len() / 2], &forced).unwrap_err();
+    let rest = rest_of(&whole, &token(&pool).unwrap());
+    let refused = resumable(&pool, rest.as_slice()).unwrap_err();
+    let ReceiveError::Change(ChangeError::Receive(refused)) = refused else { panic!("{refused}") };
+    assert!(matches!(refused, ReceiveProblem::NotForced { .. }), "{refused}");
+    receive_in_order(&pool, rest.as_slice(), &forced).unwrap();
+    assert_eq!(token(&pool), None);
+    assert_eq!(wrong_files(&pool, TARGET, &full, "g30/a@1"), Vec::<String>::new());
     pool.export().unwrap();
     world.judge_chains();
 }

@@ -5,8 +5,8 @@ use super::signals::GLANCE;
 use super::*;
 use crate::control::{ControlClient, ControlError, ReceiveProgress};
 use crate::protocol::{
-    Answer, Change, Identity, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, Request,
-    SendRequest, StreamExtent,
+    Answer, Change, Identity, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, Remains,
+    Request, SendRequest, StreamExtent,
 };
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -27,6 +27,9 @@ pub struct SendRequest {
     pub embedded: bool,
     /// Compressed blocks are sent as they are stored.
     pub compressed: bool,
+    /// The token of a stream that broke off, of which the rest is to be sent; the snapshot is the one that
+    /// it names then, under whichever name it has by now, and so is what the receiver has.
+    pub resume_token: Option<String>,
 }
 
 /// How long a stream is.

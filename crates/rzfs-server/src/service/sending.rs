@@ -3,8 +3,11 @@
 use crate::protocol::{Answer, Refusal, SendRequest, Steps, StreamSize};
 use rzfs_dmu::DmuError;
 use rzfs_dsl::Pool;
-use rzfs_dsl::dataset::{Dataset, DatasetError};
+use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetTree};
+use rzfs_format::Guid;
+use rzfs_format::stream::StreamFeatures;
 use rzfs_send::{Form, Send, SendError, Source};
+use rzfs_stream::ResumeToken;
 use std::fmt::Display;
 use std::io::Write;
 
@@ -21,6 +24,9 @@ pub struct Sending {
 impl Sending {
     /// Looks for what is asked for in a pool.
     pub(super) fn open(pool: &Pool, request: &SendRequest) -> Result<Self, Refusal> {
+        if let Some(token) = &request.resume_token {
+            return Self::resume(pool, request, token);
+        }
         let tree = pool.datasets();
         let to = &request.snapshot;
         let snapshot = tree.open(to).map_err(|error| match error {
@@ -69,6 +75,33 @@ impl Sending {
             source = Some(Source::Snapshot(target));
         }
         Ok(Self { request: request.clone(), sends, steps })
+    }
+
+    /// Looks for what the rest of a stream is of (spec 08, section 8.3).
+    fn resume(pool: &Pool, request: &SendRequest, token: &str) -> Result<Self, Refusal> {
+        let token = ResumeToken::decode(token).map_err(not_resumed)?;
+        let has = |feature| token.features.contains(feature);
+        let is_redacted = token.redact_snaps.is_some() || token.bookmark_redact_snaps.is_some();
+        if has(StreamFeatures::RAW) || is_redacted {
+            return Err(not_resumed("raw and redacted streams are not sent"));
+        }
+        let snapshot = sent_before(pool.datasets(), &token)?;
+        let source = match token.from_guid.filter(|guid| *guid != Guid(0)) {
+            Some(guid) => Some(source_before(pool.datasets(), &snapshot, guid)?),
+            None => None,
+        };
+        let form = Form {
+            large_blocks: request.large_blocks || has(StreamFeatures::LARGE_BLOCKS),
+            embedded: request.embedded || has(StreamFeatures::EMBED_DATA),
+            compressed: request.compressed || has(StreamFeatures::COMPRESSED),
+        };
+        let request = SendRequest { snapshot: snapshot.name().to_owned(), ..request.clone() };
+        let failed = |error| failed(&request, &error);
+        let send = Send::new(&snapshot, source.as_ref(), form, pool.features()).map_err(failed)?;
+        let send = send.resumed_at(token.object, token.offset).map_err(failed)?;
+        let from = source.as_ref().map(|source| source.name().to_owned());
+        let steps = vec![(from, request.snapshot.clone())];
+        Ok(Self { request, sends: vec![send], steps })
     }
 
     /// How long the streams are.
@@ -127,4 +160,61 @@ fn failed(request: &SendRequest, error: &SendError) -> Refusal {
 
 fn refused(request: &SendRequest, why: &dyn Display) -> Refusal {
     Refusal::new(format!("warning: cannot send '{}': {why}", request.snapshot))
+}
+
+fn not_resumed(why: impl Display) -> Refusal {
+    Refusal::new(format!("cannot resume send: {why}"))
+}
+
+/// The snapshot of which a stream broke off; it may have another name by now.
+fn sent_before(tree: &DatasetTree, token: &ResumeToken) -> Result<Dataset, Refusal> {
+    let name = token.to_name.to_text();
+    let is_it = |snapshot: &Dataset| snapshot.dsl_dataset().guid == token.to_guid;
+    let named = match tree.open(&name) {
+        Ok(snapshot) if snapshot.is_snapshot() => Some(snapshot),
+        Ok(_) | Err(DatasetError::NotFound { .. }) => None,
+        Err(error) => return Err(not_resumed(error)),
+    };
+    let is_there = named.is_some();
+    if let Some(snapshot) = named.filter(is_it) {
+        return Ok(snapshot);
+    }
+    let found = in_any_head(tree, |head| Ok(head.snapshots()?.into_iter().find(is_it)));
+    let reason = match is_there {
+        true => "is no longer the same snapshot used in the initial send",
+        false => "used in the initial send no longer exists",
+    };
+    found.map_err(not_resumed)?.ok_or_else(|| not_resumed(format_args!("'{name}' {reason}")))
+}
+
+/// The source of the increment of which a stream broke off.
+fn source_before(tree: &DatasetTree, snapshot: &Dataset, guid: Guid) -> Result<Source, Refusal> {
+    let in_head = |head: &Dataset| {
+        let is_it = |snapshot: &Dataset| snapshot.dsl_dataset().guid == guid;
+        if let Some(found) = head.snapshots()?.into_iter().find(is_it) {
+            return Ok(Some(Source::Snapshot(found)));
+        }
+        let bookmark = head.bookmarks()?.into_iter().find(|mark| mark.record().guid == guid);
+        Ok(bookmark.map(|bookmark| Source::Bookmark { bookmark, head: head.clone() }))
+    };
+    let near = snapshot.head().and_then(|head| in_head(&head)).map_err(not_resumed)?;
+    let found = match near {
+        Some(source) => Some(source),
+        None => in_any_head(tree, in_head).map_err(not_resumed)?,
+    };
+    let missing = || format!("incremental source {:#x} no longer exists", guid.get());
+    found.ok_or_else(|| not_resumed(missing()))
+}
+
+/// Looks for something that one of the file systems and volumes of a pool has.
+fn in_any_head<T>(
+    tree: &DatasetTree,
+    look: impl Fn(&Dataset) -> Result<Option<T>, DatasetError>,
+) -> Result<Option<T>, DatasetError> {
+    for head in tree.root()?.descendants()? {
+        if let Some(found) = look(&head)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }

@@ -188,6 +188,19 @@ impl LivePool {
         self.break_off(&begun)
     }
 
+    /// Destroys what has arrived for a dataset and does not have its place yet, which is below it and
+    /// would keep it and its snapshots from being destroyed.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: somebody is receiving it, or the pool is suspended.
+    pub fn destroy_received(&self, name: &str) -> Result<(), ChangeError> {
+        let received = match self.dataset_tree()?.open(name) {
+            Err(DatasetError::NotFound { .. }) => None,
+            dataset => dataset?.received_into()?,
+        };
+        received.map_or(Ok(()), |received| self.destroy_dataset(received.name()))
+    }
+
     fn break_off(&self, begun: &Begun) -> Result<(), ChangeError> {
         if let Interruption::Kept { .. } = begun.new.interruption {
             let begun = begun.clone();

@@ -152,6 +152,11 @@ pub(super) fn destroy(
         let busy = ChangeError::Busy { name: name.to_owned() };
         return Err(taken_back(open, &mut table, ended, cannot(name, &busy)));
     }
+    for name in &heads {
+        if let Err(error) = pool.live().destroy_received(name) {
+            return Err(taken_back(open, &mut table, ended, cannot(name, &error)));
+        }
+    }
     // Snapshots that follow each other are destroyed together.
     for some in names.chunk_by(|one, next| one.contains('@') && next.contains('@')) {
         let name = some.first().map_or("", String::as_str);

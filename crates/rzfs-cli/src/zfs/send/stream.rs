@@ -1,0 +1,53 @@
+//! Writing a stream to standard output, or saying what it would be.
+
+use super::progress::{Reported, Style};
+use crate::console::{Console, Failure, Outcome};
+use crate::getopt::Word;
+use crate::source::{self, PoolClient};
+use rzfs_server::protocol::SendRequest;
+use std::fs::File;
+
+/// Refuses to write a stream to a terminal.
+pub(super) fn check_output(words: &[Word]) -> Outcome {
+    if !words.contains(&Word::Flag('n')) && rustix::termios::isatty(rustix::stdio::stdout()) {
+        return Err(Failure::Failed(
+            "Error: Stream can not be written to a terminal.\nYou must redirect standard output."
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Has a pool send what is asked for, or say what it would be.
+pub(super) fn send(
+    mut client: Box<dyn PoolClient>,
+    words: &[Word],
+    request: &SendRequest,
+    console: &mut Console<'_>,
+) -> Outcome {
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let style = match flag('P') {
+        true => Style::Parsable,
+        false => Style::Human,
+    };
+    let is_verbose = flag('v') || flag('P');
+    if is_verbose || flag('n') {
+        // Whoever wants to send nothing is told, too, that it cannot be sent.
+        let sizes = source::stream_sizes(client.as_mut(), request)?;
+        let told = if flag('n') { &mut *console.out } else { &mut *console.err };
+        if is_verbose {
+            write!(told, "{}", style.announcement(request.steps, &sizes))?;
+        }
+    }
+    if flag('n') {
+        return Ok(());
+    }
+    // Past the buffer of a line that standard output has.
+    let stdout = rustix::stdio::stdout();
+    let mut to = File::from(rustix::io::dup(stdout).map_err(std::io::Error::from)?);
+    if !flag('v') {
+        return client.send_snapshot(request, &mut to);
+    }
+    let mut to = Reported::new(to, style, &request.snapshot, console.calendar.clone());
+    client.send_snapshot(request, &mut to)
+}
