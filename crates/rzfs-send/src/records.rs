@@ -42,9 +42,16 @@ pub(crate) struct Terms {
     pub(crate) end: ObjectId,
     /// Where the walk begins; with the first object if there is none.
     pub(crate) start: Option<Bookmark>,
+    /// The last object, and the offset in it of the last block; all of them if there is none.
+    pub(crate) last: Option<(ObjectId, u64)>,
 }
 
 impl Terms {
+    /// Whether what is at this offset of an object is not sent any more, nor is anything after it.
+    fn is_behind(&self, object: ObjectId, offset: u64) -> bool {
+        self.last.is_some_and(|last| (object, offset) > last)
+    }
+
     /// Whether blocks of this size go whole into the stream.
     pub(crate) const fn is_whole(&self, size: u64) -> bool {
         size <= SMALL_BLOCK || self.features.contains(StreamFeatures::LARGE_BLOCKS)
@@ -299,6 +306,13 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
         let Some(dnode) = dnode.filter(|_| is_of_object && bookmark.level == Level::DATA) else {
             return ControlFlow::Continue(());
         };
+        let offset = match bookmark.block {
+            BlockId::SPILL => u64::MAX,
+            block => block.0.saturating_mul(dnode.data_block_size.into()),
+        };
+        if self.terms.is_behind(bookmark.object, offset) {
+            return ControlFlow::Break(());
+        }
         let sent = match bookmark.block {
             BlockId::SPILL => self.spill(bookmark, pointer, SpillFlags::NONE),
             _ => self.data(bookmark, dnode, pointer),
@@ -310,6 +324,9 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
     }
 
     fn slot(&mut self, slot: &DnodeSlot<'_>) -> ControlFlow<()> {
+        if self.terms.is_behind(slot.object, 0) {
+            return ControlFlow::Break(());
+        }
         let sent = match slot.dnode {
             _ if slot.object == ObjectId::META_DNODE => Ok(()),
             None => {
@@ -336,10 +353,16 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
         let count = blocks(1);
         if bookmark.object == ObjectId::META_DNODE {
             let slots = unit / SLOT_SIZE as u64;
+            if self.terms.is_behind(ObjectId(first.saturating_mul(slots)), 0) {
+                return ControlFlow::Break(());
+            }
             let count = count.map_or(u64::MAX, |count| count.saturating_mul(slots));
             self.free_objects(first.saturating_mul(slots), count);
         } else if bookmark.object < ObjectId::END && is_sent(dnode, first) {
             let Some(offset) = first.checked_mul(unit) else { return ControlFlow::Continue(()) };
+            if self.terms.is_behind(bookmark.object, offset) {
+                return ControlFlow::Break(());
+            }
             let length = count.and_then(|count| count.checked_mul(unit));
             let length = length.filter(|length| offset.checked_add(*length).is_some());
             let length = length.unwrap_or(FreeRange::TO_THE_END);

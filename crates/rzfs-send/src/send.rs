@@ -6,7 +6,7 @@ use crate::source::{Source, Start};
 use crate::{Form, SendError};
 use rzfs_dmu::{DmuError, Objset};
 use rzfs_dsl::dataset::property::PropertyValue;
-use rzfs_dsl::dataset::{Dataset, KeptSnapshot};
+use rzfs_dsl::dataset::{Dataset, DatasetTree, KeptSnapshot};
 use rzfs_dsl::pool::FeatureStates;
 use rzfs_format::dnode::SLOT_SIZE;
 use rzfs_format::dsl::DslDataset;
@@ -21,10 +21,11 @@ use rzfs_format::stream::{
 use rzfs_format::units::Bookmark;
 use rzfs_format::znode::ZplVersion;
 use rzfs_format::{BlockId, ByteOrder, FormatError, Guid, Level, ObjectId};
-use rzfs_stream::{StreamError, StreamWriter};
+use rzfs_stream::{ResumeToken, StreamError, StreamWriter};
 use std::io::Write;
 
-/// One snapshot that is to be sent, with its BEGIN. As long as this exists, nobody destroys it.
+/// One snapshot that is to be sent, with its BEGIN, or what has arrived of one. As long as this exists,
+/// nobody destroys it.
 #[derive(Debug)]
 pub struct Send {
     objset: Objset,
@@ -32,7 +33,26 @@ pub struct Send {
     /// What is behind BEGIN.
     list: Vec<u8>,
     terms: Terms,
-    _kept: KeptSnapshot,
+    ending: Ending,
+    _kept: Kept,
+}
+
+/// How a stream ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    /// With END: nothing is missing.
+    Complete,
+    /// Without, as one that broke off.
+    BrokenOff,
+}
+
+/// What keeps the blocks that are to be sent.
+#[derive(Debug)]
+enum Kept {
+    /// Nobody destroys a snapshot.
+    Snapshot(#[expect(dead_code, reason = "it is held")] KeptSnapshot),
+    /// What a txg has is not used again while somebody looks at it.
+    View(#[expect(dead_code, reason = "it is held")] DatasetTree),
 }
 
 /// How much was sent.
@@ -61,11 +81,45 @@ impl Send {
         if !snapshot.is_snapshot() {
             return Err(SendError::NotASnapshot { name: name() });
         }
+        let start = source.map(|source| source.start_of(snapshot)).transpose()?;
+        let kept = Kept::Snapshot(snapshot.keep());
+        let named = (snapshot.dsl_dataset().guid, snapshot.name().as_bytes());
+        Self::of((snapshot, kept), start, named, (form, features))
+    }
+
+    /// What has arrived of a snapshot in a head, and that is not all of it: a stream that poses as the
+    /// beginning of the one that broke off, and breaks off at the same place.
+    ///
+    /// # Errors
+    /// As [`Send::new`].
+    pub fn saved(
+        received: &Dataset,
+        token: &ResumeToken,
+        form: Form,
+        features: &FeatureStates,
+    ) -> Result<Self, SendError> {
+        let start = match token.from_guid.filter(|guid| *guid != Guid(0)) {
+            Some(guid) => Some(Start::before(received, guid)?),
+            None => None,
+        };
+        let kept = Kept::View(received.tree().clone());
+        let named = (token.to_guid, token.to_name.as_bytes());
+        let mut send = Self::of((received, kept), start, named, (form, features))?;
+        send.ending = Ending::BrokenOff;
+        send.terms.last = Some((token.object, token.offset));
+        Ok(send)
+    }
+
+    fn of(
+        (snapshot, kept): (&Dataset, Kept),
+        start: Option<Start>,
+        (to_guid, to_name): (Guid, &[u8]),
+        (form, features): (Form, &FeatureStates),
+    ) -> Result<Self, SendError> {
+        let name = || snapshot.name().to_owned();
         if snapshot.redaction_snapshots()?.is_some() {
             return Err(SendError::Redacted { name: name() });
         }
-        let start = source.map(|source| source.start_of(snapshot)).transpose()?;
-        let kept = snapshot.keep();
         let objset = snapshot.open_objset()?;
         let kind = match objset.objset_type() {
             ObjsetType::Zfs | ObjsetType::Zvol => objset.objset_type(),
@@ -80,24 +134,25 @@ impl Send {
             creation_time: dataset.creation_time,
             objset_type: kind.number() as u32,
             flags: begin_flags(dataset, &start),
-            to_guid: dataset.guid,
+            to_guid,
             from_guid: start.guid,
-            to_name: StreamName::new(snapshot.name().as_bytes())
-                .map_err(|_| SendError::Kind { name: name() })?,
+            to_name: StreamName::new(to_name).map_err(|_| SendError::Kind { name: name() })?,
             ..Begin::default()
         };
         let meta = objset.block().meta_dnode.as_ref();
         let slots = meta.map_or(0, |meta| meta.extent() / SLOT_SIZE as u64);
         let terms = Terms {
             objset: objset.id(),
-            to_guid: dataset.guid,
+            to_guid,
             after: start.txg,
             features,
             form,
             end: ObjectId(slots.min(ObjectId::END.0)),
             start: None,
+            last: None,
         };
-        Ok(Self { objset, begin, list: Vec::new(), terms, _kept: kept })
+        let ending = Ending::Complete;
+        Ok(Self { objset, begin, list: Vec::new(), terms, ending, _kept: kept })
     }
 
     /// The same from the record on that is about this object, or about its block at `offset`: what is
@@ -140,7 +195,10 @@ impl Send {
     /// # Errors
     /// Something cannot be read.
     pub fn size(&self) -> Result<u64, SendError> {
-        let ends = 2 * RECORD_SIZE as u64;
+        let ends = match self.ending {
+            Ending::Complete => 2 * RECORD_SIZE as u64,
+            Ending::BrokenOff => RECORD_SIZE as u64,
+        };
         let list = self.list.len() as u64;
         Ok((ends + list).saturating_add(flow::measure(&self.objset, self.terms)?))
     }
@@ -183,8 +241,10 @@ impl Send {
     pub fn write_stream<W: Write>(&self, writer: &mut StreamWriter<W>) -> Result<(), SendError> {
         writer.write(&Record::Begin(self.begin), &self.list)?;
         flow::write(&self.objset, self.terms, writer)?;
-        writer.end(self.terms.to_guid)?;
-        Ok(())
+        match self.ending {
+            Ending::Complete => Ok(writer.end(self.terms.to_guid)?),
+            Ending::BrokenOff => Ok(()),
+        }
     }
 }
 

@@ -28,6 +28,20 @@ pub(crate) struct Start {
     pub(crate) is_in_origin: bool,
 }
 
+impl Start {
+    /// The snapshot with this identity before what is being received.
+    pub(crate) fn before(received: &Dataset, guid: Guid) -> Result<Self, SendError> {
+        for earlier in received.earlier_snapshots() {
+            let (_, dataset) = earlier?;
+            if dataset.guid == guid {
+                return Ok(Self { guid, txg: dataset.creation_txg, is_in_origin: false });
+            }
+        }
+        let from = format!("{:#x}", guid.get());
+        Err(SendError::NotEarlier { name: received.name().to_owned(), from })
+    }
+}
+
 impl Source {
     /// The full name of the snapshot or bookmark.
     #[must_use]

@@ -41,7 +41,7 @@ pub use pool::{
     RemovalReport, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
 };
 pub use receiving::{ReceiveReport, ReceiveRequest, ReceiveTarget, Remains, StreamExtent};
-pub use sending::{SendRequest, Steps, StreamSize};
+pub use sending::{Portion, SendRequest, Steps, StreamSize};
 pub use stats::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
 pub use sweep::{Erasure, SweepReport, SweepRequest};
 pub use temporary::Temporary;

@@ -8,8 +8,8 @@ use super::name;
 use crate::absent::Program;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, devices, operands};
-use crate::source;
-use rzfs_server::protocol::{SendRequest, Steps};
+use crate::source::{self, PoolClient};
+use rzfs_server::protocol::{Portion, SendRequest, Steps};
 use stream::{check_output, send};
 
 const GRAMMAR: Grammar = Grammar {
@@ -56,7 +56,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Options that are understood and not there yet: a stream without what they ask for would be
 /// mistaken for one with it.
-const ABSENT: &str = "RSVXbhpsw";
+const ABSENT: &str = "RVXbhpsw";
 
 /// Runs `zfs send`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
@@ -74,6 +74,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         [snapshot] => snapshot.clone(),
         _ => return Err(Failure::Usage("too many arguments".to_owned())),
     };
+    if flag('S') {
+        return saved(&words, snapshot, console);
+    }
     let Some((head, _)) = snapshot.split_once('@') else {
         let problem = "only snapshots are sent";
         return Err(Failure::Failed(format!("cannot send '{snapshot}': {problem}")));
@@ -95,12 +98,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         );
     }
     check_output(&words)?;
-    let pool = name::pool_of(&snapshot).to_owned();
-    let found = source::respondents(&devices(&words), std::slice::from_ref(&pool), console)?;
-    let Some(client) = found.pools.into_iter().next() else {
-        let missing = format!("cannot open '{snapshot}': dataset does not exist");
-        return found.outcome.and(Err(Failure::Failed(missing)));
-    };
+    let client = client(&words, &snapshot, console)?;
     let request = SendRequest {
         snapshot,
         from,
@@ -108,9 +106,53 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         large_blocks: flag('L'),
         embedded: flag('e'),
         compressed: flag('c'),
-        resume_token: None,
+        portion: Portion::Complete,
     };
     send(client, &words, &request, console)
+}
+
+/// `zfs send -S`: what has arrived of a stream that broke off (spec 08, section 8.5).
+fn saved(words: &[Word], target: String, console: &mut Console<'_>) -> Outcome {
+    if words.iter().any(|word| matches!(word, Word::Option('i' | 'I', _))) {
+        let problem = "incompatible flags combined with saved send flag";
+        return Err(Failure::Usage(problem.to_owned()));
+    }
+    if target.contains('@') {
+        let problem = "saved send must specify the dataset with partially-received state";
+        return Err(Failure::Usage(problem.to_owned()));
+    }
+    name::check(&target)
+        .map_err(|error| Failure::Failed(format!("cannot open '{target}': {error}")))?;
+    check_output(words)?;
+    let client = client(words, &target, console)?;
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let request = SendRequest {
+        snapshot: target,
+        from: None,
+        steps: Steps::One,
+        large_blocks: flag('L'),
+        embedded: flag('e'),
+        compressed: flag('c'),
+        portion: Portion::Arrived,
+    };
+    send(client, words, &request, console)
+}
+
+/// The pool of what is sent.
+fn client(
+    words: &[Word],
+    dataset: &str,
+    console: &mut Console<'_>,
+) -> Result<Box<dyn PoolClient>, Failure> {
+    let pool = name::pool_of(dataset).to_owned();
+    let found = source::respondents(&devices(words), std::slice::from_ref(&pool), console)?;
+    match found.pools.into_iter().next() {
+        Some(client) => Ok(client),
+        None => {
+            found.outcome?;
+            Err(Failure::Failed(format!("cannot open '{dataset}': dataset does not exist")))
+        }
+    }
 }
 
 /// The whole name of what an increment starts from: of what is sent if no other file system is named.

@@ -59,13 +59,19 @@ const COMMANDS: [(&str, &str); 36] = [
     ("mount", "\tmount [-j]\n\tmount [-Oflv] [-o opts] <-a | filesystem>\n"),
     ("unmount", "\tunmount [-f] <-a | filesystem|mountpoint>\n"),
     ("", ""),
-    ("send", "\tsend [-DLPcenv] [-i snapshot|bookmark | -I snapshot] <snapshot>\n"),
+    (
+        "send",
+        "\tsend [-DLPcenv] [-i snapshot|bookmark | -I snapshot] <snapshot>\n\
+         \tsend [-LPcenv] -t <receive_resume_token>\n\
+         \tsend [-LPcenv] --saved <filesystem|volume>\n",
+    ),
     (
         "receive",
-        "\treceive [-vMnFhu] [-o <property>=<value>] ... [-x <property>] ...\n\
+        "\treceive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...\n\
          \t    <filesystem|volume|snapshot>\n\
-         \treceive [-vMnFhu] [-o <property>=<value>] ... [-x <property>] ...\n\
-         \t    [-d | -e] <filesystem>\n",
+         \treceive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...\n\
+         \t    [-d | -e] <filesystem>\n\
+         \treceive -A <filesystem|volume>\n",
     ),
     ("", ""),
     ("hold", "\thold [-r] <tag> <snapshot> ...\n"),

@@ -204,9 +204,15 @@ fn what_is_left_of_a_receive_is_destroyed_with_its_target() {
     breaks_off(&shop, "tank/copy", "incremental", &part_of(&increment, 50));
     breaks_off(&shop, "tank/new", "new filesystem", &part_of(&whole, 50));
     breaks_off(&shop, "tank/other", "new filesystem", &part_of(&whole, 50));
+    shop.succeed("zfs create tank/below");
+    let outcome = receive(&shop, "-s -d tank/below", &part_of(&whole, 50));
+    assert!(outcome.err.contains("Partially received snapshot is saved."), "{outcome:?}");
+    let mounted = shop.succeed("zfs list -Ho name,mounted -r tank/below");
+    assert_eq!(mounted, "tank/below\tyes\ntank/below/a\tyes\ntank/below/a/b\tno\n");
     shop.succeed("zfs destroy tank/new");
     shop.succeed("zfs receive -A tank/other");
     shop.succeed("zfs destroy -r tank/copy");
+    shop.succeed("zfs destroy -r tank/below");
     assert_eq!(shop.succeed("zfs list -Hro name tank"), "tank\n");
     assert_eq!(
         shop.refuse("zfs receive -A tank/new", 1),
@@ -297,5 +303,44 @@ fn tokens_of_anybody_are_judged() {
         shop.refuse(&format!("zfs send -n -t {token}"), 255),
         "cannot resume send: 'from/a/b@s1' is no longer the same snapshot used in the initial send\n"
     );
+    exported_and_judged(&shop);
+}
+
+/// Who has a part can send that on; the rest comes from whoever has everything.
+#[test]
+fn what_has_arrived_is_sent_on_and_resumed_there() {
+    let shop = pools();
+    let at = from(&shop);
+    fill(&at, 50);
+    shop.succeed("zfs snapshot from/a/b@s1");
+    let full = sent(&shop, "from/a/b@s1");
+    let before = tree(&at);
+    fs::remove_file(at.join("deep/noise 3")).unwrap();
+    fs::write(at.join("deep/noise 5"), noise(99, 900_000)).unwrap();
+    fill(&at.join("more"), 60);
+    shop.succeed("zfs snapshot from/a/b@s2");
+    let increment = sent(&shop, "-i @s1 from/a/b@s2");
+    assert_eq!(shop.refuse("zfs send -nS tank", 1).lines().count(), 1);
+    let usage = shop.refuse("zfs send -nS tank@x", 2);
+    assert!(usage.starts_with("saved send must specify the dataset"), "{usage}");
+    for (stream, what, now) in
+        [(&full, "new filesystem", &before), (&increment, "incremental", &tree(&at))]
+    {
+        let first = breaks_off(&shop, "-o atime=off tank/copy", what, &part_of(stream, 60));
+        let told = shop.succeed("zfs send -nPS tank/copy");
+        let saved = sent(&shop, "-S tank/copy");
+        let length = saved.metadata().unwrap().len();
+        assert!(told.ends_with(&format!("size\t{length}\n")), "{told}");
+        let second = breaks_off(&shop, "-o atime=off tank/second", what, &saved);
+        // The last record of what has no end is not confirmed by another one.
+        for (copy, token) in [("copy", first), ("second", second)] {
+            let rest = sent(&shop, &format!("-t {token}"));
+            let length = |stream: &File| stream.metadata().unwrap().len();
+            let (missing, whole) = (length(&rest), length(stream));
+            assert!(missing * 10 < whole * 6, "{copy}: {missing} of {whole}");
+            receives(&shop, &format!("tank/{copy}"), &rest);
+            assert_eq!(tree(&shop.root().join(copy)), *now, "{copy}");
+        }
+    }
     exported_and_judged(&shop);
 }

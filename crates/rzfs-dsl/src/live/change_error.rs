@@ -88,7 +88,7 @@ pub enum ReceiveProblem {
         target: String,
     },
     /// The stream is the rest of another one, or not the one that is next.
-    #[error("invalid backup stream")]
+    #[error("invalid backup stream\nit does not begin where what has arrived ends")]
     NotTheRest,
     /// What is to be overwritten by what has arrived is not said to be given up.
     #[error("Resuming recv on existing dataset without force")]
@@ -137,7 +137,7 @@ impl ReceiveProblem {
         const ETXTBSY: i32 = 26;
         const ENOTSUP: i32 = 95;
         const ZFS_ERR_STREAM_LARGE_BLOCK_MISMATCH: i32 = 1041;
-        const ZFS_ERR_RESUME_EXISTS: i32 = 1055;
+        const ZFS_ERR_RESUME_EXISTS: i32 = 1047;
         match self {
             Self::NoSource { .. } => ENODEV,
             Self::Modified { .. } => ETXTBSY,

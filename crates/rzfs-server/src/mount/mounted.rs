@@ -150,7 +150,12 @@ impl MountedPool {
             let arrival = match arrivals.next_arrival(hear, set) {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => return Some(Ok(())),
-                Err(refusal) => return Some(Err(refusal)),
+                Err(refusal) => {
+                    if let Some(open) = self.current() {
+                        arrivals.mount_left(&open);
+                    }
+                    return Some(Err(refusal));
+                }
             };
             let open = self.current()?;
             let _kept = open.mounter().keep();

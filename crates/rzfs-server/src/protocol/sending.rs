@@ -12,6 +12,22 @@ pub enum Steps {
     Each,
 }
 
+/// What of a snapshot is sent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Portion {
+    /// All, or what is new.
+    Complete,
+    /// What is missing of a stream that broke off: the snapshot is the one that the token names then, under
+    /// whichever name it has by now, and so is what the receiver has.
+    Rest {
+        /// The token.
+        token: String,
+    },
+    /// What has arrived of it where a stream broke off: the snapshot is the file system or volume there.
+    Arrived,
+}
+
 /// What is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SendRequest {
@@ -27,9 +43,8 @@ pub struct SendRequest {
     pub embedded: bool,
     /// Compressed blocks are sent as they are stored.
     pub compressed: bool,
-    /// The token of a stream that broke off, of which the rest is to be sent; the snapshot is the one that
-    /// it names then, under whichever name it has by now, and so is what the receiver has.
-    pub resume_token: Option<String>,
+    /// What of the snapshot.
+    pub portion: Portion,
 }
 
 /// How long a stream is.

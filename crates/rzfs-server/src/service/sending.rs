@@ -1,6 +1,6 @@
 //! Sending snapshots.
 
-use crate::protocol::{Answer, Refusal, SendRequest, Steps, StreamSize};
+use crate::protocol::{Answer, Portion, Refusal, SendRequest, Steps, StreamSize};
 use rzfs_dmu::DmuError;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetTree};
@@ -24,8 +24,10 @@ pub struct Sending {
 impl Sending {
     /// Looks for what is asked for in a pool.
     pub(super) fn open(pool: &Pool, request: &SendRequest) -> Result<Self, Refusal> {
-        if let Some(token) = &request.resume_token {
-            return Self::resume(pool, request, token);
+        match &request.portion {
+            Portion::Complete => {}
+            Portion::Rest { token } => return Self::resume(pool, request, token),
+            Portion::Arrived => return Self::arrived(pool, request),
         }
         let tree = pool.datasets();
         let to = &request.snapshot;
@@ -60,11 +62,7 @@ impl Sending {
                 return Err(refused(request, &"multiple snapshots cannot be sent from a bookmark"));
             }
         };
-        let form = Form {
-            large_blocks: request.large_blocks,
-            embedded: request.embedded,
-            compressed: request.compressed,
-        };
+        let form = form(request, StreamFeatures::NONE);
         let (mut sends, mut steps) = (Vec::new(), Vec::new());
         let mut from = request.from.clone();
         for target in targets {
@@ -90,11 +88,7 @@ impl Sending {
             Some(guid) => Some(source_before(pool.datasets(), &snapshot, guid)?),
             None => None,
         };
-        let form = Form {
-            large_blocks: request.large_blocks || has(StreamFeatures::LARGE_BLOCKS),
-            embedded: request.embedded || has(StreamFeatures::EMBED_DATA),
-            compressed: request.compressed || has(StreamFeatures::COMPRESSED),
-        };
+        let form = form(request, token.features);
         let request = SendRequest { snapshot: snapshot.name().to_owned(), ..request.clone() };
         let failed = |error| failed(&request, &error);
         let send = Send::new(&snapshot, source.as_ref(), form, pool.features()).map_err(failed)?;
@@ -102,6 +96,27 @@ impl Sending {
         let from = source.as_ref().map(|source| source.name().to_owned());
         let steps = vec![(from, request.snapshot.clone())];
         Ok(Self { request, sends: vec![send], steps })
+    }
+
+    /// Looks for what has arrived of a stream that broke off (spec 08, section 8.5).
+    fn arrived(pool: &Pool, request: &SendRequest) -> Result<Self, Refusal> {
+        let name = &request.snapshot;
+        let target = pool.datasets().open(name).map_err(|error| match error {
+            DatasetError::NotFound { .. } => {
+                Refusal::new(format!("cannot open '{name}': dataset does not exist"))
+            }
+            error => refused(request, &error),
+        })?;
+        let token = target.resume_token().map_err(|error| refused(request, &error))?;
+        let nothing = || refused(request, &"nothing has arrived there that can be resumed");
+        let token = token.ok_or_else(nothing)?;
+        let received = target.received_into().map_err(|error| refused(request, &error))?;
+        let received = received.unwrap_or(target);
+        let form = form(request, token.features);
+        let send = Send::saved(&received, &token, form, pool.features());
+        let send = send.map_err(|error| failed(request, &error))?;
+        let steps = vec![(None, token.to_name.to_text().into_owned())];
+        Ok(Self { request: request.clone(), sends: vec![send], steps })
     }
 
     /// How long the streams are.
@@ -123,6 +138,15 @@ impl Sending {
             Ok(_) => Answer::Done { complaints: Vec::new() },
             Err(error) => Answer::Failed(failed(&self.request, &error)),
         }
+    }
+}
+
+/// The form that is asked for, and what such streams have besides.
+const fn form(request: &SendRequest, features: StreamFeatures) -> Form {
+    Form {
+        large_blocks: request.large_blocks || features.contains(StreamFeatures::LARGE_BLOCKS),
+        embedded: request.embedded || features.contains(StreamFeatures::EMBED_DATA),
+        compressed: request.compressed || features.contains(StreamFeatures::COMPRESSED),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::getopt::{Word, devices, operands};
 use crate::source;
 use crate::zfs::name;
 use rzfs_format::nvlist::{NvList, NvValue};
-use rzfs_server::protocol::{SendRequest, Steps};
+use rzfs_server::protocol::{Portion, SendRequest, Steps};
 use rzfs_stream::ResumeToken;
 use std::fmt::{Display, Formatter, Result as FormatResult};
 
@@ -17,7 +17,7 @@ const FAILED: u8 = 255;
 pub(super) fn run(words: &[Word], token: &str, console: &mut Console<'_>) -> Outcome {
     let flag = |letter| words.contains(&Word::Flag(letter));
     let has_source = words.iter().any(|word| matches!(word, Word::Option('i' | 'I', _)));
-    if has_source {
+    if has_source || flag('S') {
         return Err(Failure::Usage("invalid flags combined with -t".to_owned()));
     }
     if !operands(words).is_empty() {
@@ -50,7 +50,7 @@ pub(super) fn run(words: &[Word], token: &str, console: &mut Console<'_>) -> Out
         large_blocks: flag('L'),
         embedded: flag('e'),
         compressed: flag('c'),
-        resume_token: Some(token.to_owned()),
+        portion: Portion::Rest { token: token.to_owned() },
     };
     send(client, words, &request, console).map_err(|failure| failure.with_status(FAILED))
 }

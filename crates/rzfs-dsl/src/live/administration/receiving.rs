@@ -26,7 +26,7 @@ use crate::live::datasets::head::refreservation_excess;
 use crate::live::datasets::livelist;
 use crate::live::error::{ContentsError, UnlessDamaged};
 use crate::live::space::limits::SpaceTier;
-use crate::mos::extensible::{activate, is_extended};
+use crate::mos::extensible::{activate, check_fields, is_extended};
 use crate::mos::resume::{self, ResumePoint};
 use crate::mos::{MosSource, bookmarks, deadlist, names};
 use rzfs_codec::crypto::DatasetKey;
@@ -305,11 +305,15 @@ impl TaskContext<'_> {
         if is_overwritten {
             return Err(ReceiveProblem::NotForced { target: new.target.clone() }.into());
         }
+        check_fields(&self.mos, head)?;
         let previous = record.previous_snapshot.map(|id| self.dataset(id)).transpose()?;
+        let previous = previous.as_ref();
         let has_snapshots = previous.is_some_and(|one| one.next_snapshot == Some(head));
+        let is_of_source = |source| previous.is_some_and(|one| one.guid == source);
         let state = resume::read(&self.mos, head)?.ok_or_else(other)?;
         let is_next = state.to_guid == new.guid
             && state.from_guid.filter(|guid| *guid != Guid(0)) == new.source
+            && new.source.is_none_or(is_of_source)
             && state.object == at.object
             && state.offset == at.offset;
         if has_snapshots || !is_next || self.objset_type(head)? != new.objset_type {
@@ -483,7 +487,10 @@ impl TaskContext<'_> {
         let open = self.pool.heads.get(place.head);
         // Whoever has received it is done: all that it has is on disk, or is with this txg.
         match open.and_then(|open| open.take_progress(Txg(u64::MAX))) {
-            Some(point) => Ok(resume::set_point(&self.mos, place.head, point)?),
+            Some(point) => {
+                let set = resume::set_point(&self.mos, place.head, point);
+                Ok(set.unless_damaged(left_behind).map(drop)?)
+            }
             None => Ok(()),
         }
     }

@@ -75,10 +75,7 @@ impl LivePool {
         new: &NewReceive,
         at: Continuation,
     ) -> Result<Receiving, ChangeError> {
-        let target = match self.dataset_tree()?.open(&new.target) {
-            Err(DatasetError::NotFound { name }) => return Err(ChangeError::NotFound { name }),
-            found => found?,
-        };
+        let target = self.dataset_tree()?.open(&new.target)?;
         let _nobody_ends = self.ending_receive.lock();
         let received = target.received_into()?.unwrap_or(target);
         if !received.is_inconsistent() || !received.is_resumable()? {

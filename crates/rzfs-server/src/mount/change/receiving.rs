@@ -172,6 +172,8 @@ pub(in crate::mount) struct Arrivals<'a, 'f> {
     streams: Streams<&'f mut dyn Read>,
     /// Whether what was there before has got its properties.
     has_properties: bool,
+    /// What was made above something that has not arrived as a whole, and is kept.
+    left: Vec<String>,
 }
 
 impl<'a, 'f> Arrivals<'a, 'f> {
@@ -185,7 +187,7 @@ impl<'a, 'f> Arrivals<'a, 'f> {
         if streams.is_package() && matches!(request.target, ReceiveTarget::Snapshot(_)) {
             return Err(cannot("cannot specify snapshot name for multi-snapshot stream"));
         }
-        Ok(Self { pool, request, streams, has_properties: false })
+        Ok(Self { pool, request, streams, has_properties: false, left: Vec::new() })
     }
 
     /// Receives the next snapshot that its target does not have yet; `hear` is told what comes, and
@@ -241,12 +243,26 @@ impl<'a, 'f> Arrivals<'a, 'f> {
                 Ok(arrived) => Ok(Some(Arrival { arrived, brings, is_new, made })),
                 Err(error) => {
                     let refused = broken_off(self.pool, (brings, &order), &error);
-                    if !is_there(self.pool, &order.target) {
-                        destroy_again(self.pool, &made);
+                    match is_there(self.pool, &order.target) {
+                        true => self.left = made,
+                        false => destroy_again(self.pool, &made),
                     }
                     Err(refused)
                 }
             };
+        }
+    }
+}
+
+impl Arrivals<'_, '_> {
+    /// Mounts what stays of what was made, after something was refused.
+    pub(in crate::mount) fn mount_left(self, open: &Open) {
+        let left = self.left.into_iter().collect();
+        let Ok(mut table) = open.table() else { return };
+        if !self.request.leave_unmounted {
+            for complaint in mount_more(open, &mut table, &left, Choice::Automatic) {
+                tracing::warn!(complaint, "what was made for a receive is not mounted");
+            }
         }
     }
 }
