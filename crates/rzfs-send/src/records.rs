@@ -324,15 +324,14 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
     }
 
     fn slot(&mut self, slot: &DnodeSlot<'_>) -> ControlFlow<()> {
-        if self.terms.is_behind(slot.object, 0) {
-            return ControlFlow::Break(());
-        }
         let sent = match slot.dnode {
             _ if slot.object == ObjectId::META_DNODE => Ok(()),
+            // Also behind the last object, of which this confirms what was sent.
             None => {
                 self.free_objects(slot.object.0, 1);
                 Ok(())
             }
+            Some(_) if self.terms.is_behind(slot.object, 0) => return ControlFlow::Break(()),
             Some(dnode) => self.object(slot.object, dnode),
         };
         match sent {
@@ -353,9 +352,6 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
         let count = blocks(1);
         if bookmark.object == ObjectId::META_DNODE {
             let slots = unit / SLOT_SIZE as u64;
-            if self.terms.is_behind(ObjectId(first.saturating_mul(slots)), 0) {
-                return ControlFlow::Break(());
-            }
             let count = count.map_or(u64::MAX, |count| count.saturating_mul(slots));
             self.free_objects(first.saturating_mul(slots), count);
         } else if bookmark.object < ObjectId::END && is_sent(dnode, first) {

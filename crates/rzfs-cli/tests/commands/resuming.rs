@@ -332,7 +332,6 @@ fn what_has_arrived_is_sent_on_and_resumed_there() {
         let length = saved.metadata().unwrap().len();
         assert!(told.ends_with(&format!("size\t{length}\n")), "{told}");
         let second = breaks_off(&shop, "-o atime=off tank/second", what, &saved);
-        // The last record of what has no end is not confirmed by another one.
         for (copy, token) in [("copy", first), ("second", second)] {
             let rest = sent(&shop, &format!("-t {token}"));
             let length = |stream: &File| stream.metadata().unwrap().len();
