@@ -138,6 +138,54 @@ fn base() -> Option<(ImagePool, LivePool, Guid)> {
     Some((world, pool, guid))
 }
 
+/// The table with the size of a volume, as a micro ZAP.
+fn size_of_volume(bytes: u64) -> Vec<u8> {
+    const MICRO: u64 = 0x8000_0000_0000_0003;
+    let mut block = vec![0; 512];
+    block[..8].copy_from_slice(&MICRO.to_ne_bytes());
+    block[8..16].copy_from_slice(&77_u64.to_ne_bytes());
+    block[64..72].copy_from_slice(&bytes.to_ne_bytes());
+    block[78..82].copy_from_slice(b"size");
+    block
+}
+
+/// What is received into a volume that is there is below it for that time, as nothing else can be.
+#[test]
+fn volumes_go_on_with_increments() {
+    const DATA: u32 = 23;
+    const PROPERTIES: u32 = 24;
+    let world = ImagePool::new("A");
+    let pool = world.create_pool();
+    let volume = |name, from, guid| {
+        let mut stream = Stream::new(name, Guid(from), guid);
+        if let Some((Record::Begin(begin), _)) = stream.records.first_mut() {
+            begin.objset_type = 3;
+        }
+        stream.object(1, BLOCK, 1, &[])
+    };
+    let full = volume("one", 0, 81)
+        .write(1, 0, &vec![1; BLOCK as usize])
+        .write(1, BLOCK, &vec![2; BLOCK as usize])
+        .object(2, 512, 1, &[])
+        .write(2, 0, &size_of_volume(2 * BLOCK));
+    let increment = volume("two", 81, 82).write(1, BLOCK, &vec![3; BLOCK as usize]);
+    for mut stream in [full, increment] {
+        for (record, _) in &mut stream.records {
+            let kind = |object: ObjectId| if object == ObjectId(1) { DATA } else { PROPERTIES };
+            match record {
+                Record::Object(object) => object.object_type = kind(object.object),
+                Record::Write(write) => write.object_type = kind(write.object),
+                _ => {}
+            }
+        }
+        receive(&pool, stream.bytes().as_slice()).unwrap();
+    }
+    let objset = contents(&pool, "made/got@two");
+    assert_eq!((block(&objset, 1, 0)[0], block(&objset, 1, 1)[0]), (1, 3));
+    pool.export().unwrap();
+    world.judge_chains();
+}
+
 #[test]
 fn objects_are_made_anew_change_their_shape_and_are_freed() {
     let Some((world, pool, guid)) = base() else { return };

@@ -129,11 +129,13 @@ impl TaskContext<'_> {
         Ok(self.find(name)?.ok_or_else(not_found)?)
     }
 
-    /// The file system in which `name` is to be made.
+    /// The file system in which `name` is to be made; for what is being received also the volume that is
+    /// to have it, below which it is for that time.
     pub(super) fn parent_of_new(&mut self, name: &str, parent: &str) -> Result<Place, TaskError> {
         let no_parent = || ChangeError::NoParent { name: name.to_owned() };
         let parent = self.find(parent)?.ok_or_else(no_parent)?;
-        if self.objset_type(parent.head)? == ObjsetType::Zfs {
+        let is_temporary = name.rsplit('/').next().is_some_and(|last| last.starts_with('%'));
+        if is_temporary || self.objset_type(parent.head)? == ObjsetType::Zfs {
             Ok(parent)
         } else {
             Err(ChangeError::WrongParent { name: name.to_owned() }.into())
