@@ -14,7 +14,7 @@ use rzfs_server::control::{
 use rzfs_server::protocol::{
     AccountQuery, AccountReport, AddRequest, Answer, Change, DatasetListing, DatasetQuery,
     DiffPart, DiffQuery, EventReport, HistoryReport, HoldReport, Layout, MountReport, PoolReport,
-    ReceiveRequest, Request, SendRequest, StatsReport, StreamSize, VdevReport,
+    ReceiveRequest, Request, SendRequest, StatsReport, StreamSizes, VdevReport,
 };
 use rzfs_server::service::{self, PoolService};
 use rzfs_vdev::create::LocalPools;
@@ -32,8 +32,12 @@ pub(crate) trait PoolClient {
     /// Asks and waits for the answer.
     fn ask(&mut self, request: &Request) -> Result<Answer, Failure>;
 
-    /// Sends a snapshot.
-    fn send_snapshot(self: Box<Self>, request: &SendRequest, to: &mut dyn Write) -> Outcome;
+    /// Sends a snapshot; tells what was left out.
+    fn send_snapshot(
+        self: Box<Self>,
+        request: &SendRequest,
+        to: &mut dyn Write,
+    ) -> Result<Vec<String>, Failure>;
 }
 
 /// What the error of a process that has a pool means for a command.
@@ -57,7 +61,11 @@ impl PoolClient for ControlClient {
         Self::ask(self, request).map_err(failure)
     }
 
-    fn send_snapshot(self: Box<Self>, request: &SendRequest, to: &mut dyn Write) -> Outcome {
+    fn send_snapshot(
+        self: Box<Self>,
+        request: &SendRequest,
+        to: &mut dyn Write,
+    ) -> Result<Vec<String>, Failure> {
         (*self).send_snapshot(request, to).map_err(failure)?.map_err(Failure::Output)
     }
 }
@@ -154,7 +162,7 @@ pub(crate) fn reclaimed(
 pub(crate) fn stream_sizes(
     respondent: &mut dyn PoolClient,
     request: &SendRequest,
-) -> Result<Vec<StreamSize>, Failure> {
+) -> Result<StreamSizes, Failure> {
     match respondent.ask(&Request::StreamSizes(request.clone()))? {
         Answer::StreamSizes(sizes) => Ok(sizes),
         _ => Err(mismatch(respondent)),
@@ -336,10 +344,15 @@ impl PoolClient for Local {
         }
     }
 
-    fn send_snapshot(self: Box<Self>, request: &SendRequest, to: &mut dyn Write) -> Outcome {
+    fn send_snapshot(
+        self: Box<Self>,
+        request: &SendRequest,
+        to: &mut dyn Write,
+    ) -> Result<Vec<String>, Failure> {
         match self.0.sending(request).map_err(Failure::Refused)?.write_to(to) {
             Answer::Failed(refusal) => Err(Failure::Refused(refusal)),
-            _ => Ok(to.flush()?),
+            Answer::Done { complaints } => Ok(to.flush().map(|()| complaints)?),
+            _ => Err(mismatch(self.as_ref())),
         }
     }
 }

@@ -50,9 +50,9 @@ mod vital;
 pub use crate::mos::history::Event;
 pub use crate::mos::resume::ResumePoint;
 pub use administration::{
-    Continuation, Destruction, Inherit, Interruption, KeyChange, LocalChanges, NewBookmark,
-    NewClone, NewDataset, NewEncryption, NewReceive, NewRoot, NewSnapshots, PruneLimit,
-    SuiteChoice, check_received_name,
+    Continuation, Destruction, EarlierValues, Inherit, Interruption, KeyChange, LocalChanges,
+    NewBookmark, NewClone, NewDataset, NewEncryption, NewReceive, NewRoot, NewSnapshots,
+    PruneLimit, ReceivedProperties, SuiteChoice, check_received_name,
 };
 pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
 pub use change_error::{ChangeError, EncryptionProblem, ReceiveProblem};

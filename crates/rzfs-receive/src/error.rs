@@ -1,5 +1,6 @@
 //! Why a stream is not received.
 
+use crate::package::PackageProblem;
 use rzfs_codec::compress::DecompressError;
 use rzfs_dmu::DmuError;
 use rzfs_dmu::txg::{BeginError, Stopped};
@@ -10,11 +11,6 @@ use rzfs_stream::{Place, Problem, StreamError};
 /// A kind of stream that this software does not receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unsupported {
-    /// A package with properties, or of a whole tree.
-    #[error(
-        "packages with properties or of whole trees (zfs send -R, -p, -b, -h) are not received"
-    )]
-    Package,
     /// Blocks as they are encrypted.
     #[error("raw streams of encrypted datasets are not received")]
     Raw,
@@ -85,6 +81,9 @@ pub enum ReceiveError {
         /// What is wrong.
         problem: RecordProblem,
     },
+    /// The head of a package is wrong.
+    #[error("the head of the package: {0}")]
+    Package(#[from] PackageProblem),
     /// It is of a kind that is not received.
     #[error("{0}")]
     Unsupported(#[from] Unsupported),
@@ -143,7 +142,7 @@ impl ReceiveError {
                 Problem::Deprecated { .. } => ENOTSUP,
                 _ => EINVAL,
             },
-            Self::Record { .. } => EINVAL,
+            Self::Record { .. } | Self::Package(_) => EINVAL,
             Self::Unsupported(_) => ENOTSUP,
             Self::Change(error) => error.errno(),
             Self::Dmu { source, .. } => source.errno(),

@@ -2,19 +2,21 @@
 
 use crate::applier::{Applier, StreamTraits};
 use crate::error::{ReceiveError, Unsupported};
+use crate::package;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_dsl::live::{
     ChangeError, Continuation, Interruption, LivePool, LocalChanges, NameLookup, NewReceive,
-    ReceiveProblem, Receiving, ResumePoint,
+    ReceiveProblem, ReceivedProperties, Receiving, ResumePoint,
 };
 use rzfs_format::features::Feature;
 use rzfs_format::nvlist::NvString;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::stream::{Begin, BeginFlags, Record, StreamFeatures, StreamKind};
 use rzfs_format::{BlockId, ByteOrder, Guid, ObjectId};
-use rzfs_stream::{Nesting, Problem, ReadOptions, StreamError, StreamReader};
+use rzfs_stream::{Nesting, Package, Problem, ReadOptions, StreamError, StreamReader};
 use rzfs_zap::ZapValue;
 use std::io::Read;
+use std::sync::Arc;
 
 /// The objset type of volumes, as streams number it.
 const VOLUME: u32 = 3;
@@ -46,6 +48,8 @@ pub struct ReceiveOrder {
     pub origin: Option<String>,
     /// Properties, as they are stored, of a target that is not there.
     pub properties: Vec<(String, ZapValue)>,
+    /// Those that the stream brings for such a target, if it says anything of them.
+    pub received: Option<ReceivedProperties>,
     /// What becomes of the target's own changes.
     pub changes: LocalChanges,
     /// What becomes of what has arrived when the stream breaks off.
@@ -78,9 +82,16 @@ pub struct Arrived<'p> {
     /// Nothing once it has come to its end.
     receiving: Option<Receiving>,
     received: Received,
+    refused: Vec<(String, ChangeError)>,
 }
 
 impl Arrived<'_> {
+    /// Properties that the stream brings and a new target cannot have, and why.
+    #[must_use]
+    pub fn refused_properties(&self) -> &[(String, ChangeError)] {
+        &self.refused
+    }
+
     /// What its target is called now: somebody may have renamed it meanwhile.
     ///
     /// # Errors
@@ -137,14 +148,21 @@ pub struct Streams<R> {
     reader: StreamReader<R>,
     /// The beginning of a stream that stands alone.
     alone: Option<Begin>,
-    is_package: bool,
+    head: Option<PackageHead>,
+}
+
+/// What is known of a package before its streams.
+#[derive(Debug)]
+struct PackageHead {
+    name: String,
+    package: Option<Arc<Package>>,
 }
 
 impl<R: Read> Streams<R> {
-    /// Reads the beginning.
+    /// Reads the beginning, of a package all that it says of what is in it.
     ///
     /// # Errors
-    /// It is no stream, or a package of a kind that is not received.
+    /// It is no stream, or what a package says cannot be.
     pub fn open(source: R) -> Result<Self, ReceiveError> {
         let mut reader = StreamReader::new(source, ReadOptions::default());
         let begin = match reader.next_record()? {
@@ -152,20 +170,48 @@ impl<R: Read> Streams<R> {
             _ => return Err(StreamError { place: reader.place(), problem: Problem::Empty }.into()),
         };
         if begin.version.kind() == Some(StreamKind::Substream) {
-            return Ok(Self { reader, alone: Some(begin), is_package: false });
+            return Ok(Self { reader, alone: Some(begin), head: None });
         }
-        if reader.payload_length() > 0 {
-            return Err(Unsupported::Package.into());
-        }
-        // The end of its head.
+        let place = reader.place();
+        let mut packed = Vec::new();
+        reader.read_payload_to(&mut packed)?;
+        // The end of its head, whose checksum proves the payload.
         reader.next_record()?;
-        Ok(Self { reader, alone: None, is_package: true })
+        let name = begin.to_name.to_text().into_owned();
+        let package = match packed.as_slice() {
+            [] => None,
+            packed => {
+                let decoded = Package::decode(packed);
+                let decoded = decoded.map_err(|error| StreamError { place, problem: error.into() });
+                let mut package = decoded?;
+                if !begin.version.features().contains(StreamFeatures::HOLDS) {
+                    let snapshots = package.datasets.iter_mut().flat_map(|one| &mut one.snapshots);
+                    snapshots.for_each(|snapshot| snapshot.holds = None);
+                }
+                package::check(&package, &name)?;
+                Some(Arc::new(package))
+            }
+        };
+        Ok(Self { reader, alone: None, head: Some(PackageHead { name, package }) })
     }
 
     /// Whether there may be several streams.
     #[must_use]
     pub const fn is_package(&self) -> bool {
-        self.is_package
+        self.head.is_some()
+    }
+
+    /// The file system or volume that was sent as a package, with what is below it, as the sender names
+    /// it.
+    #[must_use]
+    pub fn top(&self) -> Option<&str> {
+        self.head.as_ref()?.name.split('@').next()
+    }
+
+    /// What a package says of what is in it.
+    #[must_use]
+    pub fn package(&self) -> Option<&Arc<Package>> {
+        self.head.as_ref()?.package.as_ref()
     }
 
     /// The next stream; `None` after the last one. What was not read of the one before is skipped, and
@@ -281,10 +327,18 @@ impl<'s, R: Read> Incoming<'s, R> {
             None => pool.begin_receive(&new)?,
         };
         let snapshot = format!("{}@{}", new.target, new.snapshot);
-        match self.apply(pool, &new, &receiving) {
-            Ok(bytes) => {
+        // They come first: what is received has to be within quotas, and is written as they say.
+        let refused = match &order.received {
+            Some(brought) => pool.receive_properties(&new.target, brought),
+            None => Ok(Vec::new()),
+        };
+        let applied = refused.map_err(ReceiveError::from);
+        let applied =
+            applied.and_then(|refused| Ok((self.apply(pool, &new, &receiving)?, refused)));
+        match applied {
+            Ok((bytes, refused)) => {
                 let received = Received { snapshot, bytes };
-                Ok(Arrived { pool, receiving: Some(receiving), received })
+                Ok(Arrived { pool, receiving: Some(receiving), received, refused })
             }
             Err(error) => {
                 break_off(pool, receiving, &snapshot);
@@ -314,9 +368,7 @@ impl<'s, R: Read> Incoming<'s, R> {
             // What it was made of is known already.
             _ if self.rest.is_some() => None,
             (Some(_), None) => return Err(Unsupported::FullClone.into()),
-            (None, Some(source)) if self.is_clone() => {
-                self.find_origin(pool, &order.target, source)?
-            }
+            (None, _) => self.origin(pool, &order.target)?,
             (origin, _) => origin.clone(),
         };
         Ok(NewReceive {
@@ -391,8 +443,18 @@ impl<'s, R: Read> Incoming<'s, R> {
         Err(StreamError { place: self.reader.place(), problem: Problem::NoEnd }.into())
     }
 
-    /// The snapshot in the pool that has this identity, of which a target that is not there becomes a
-    /// clone.
+    /// The snapshot in the pool of which a target that is not there becomes a clone, if the stream is
+    /// that of one.
+    ///
+    /// # Errors
+    /// There is none, or something cannot be read.
+    pub fn origin(&self, pool: &LivePool, target: &str) -> Result<Option<String>, ReceiveError> {
+        match self.source().filter(|_| self.is_clone()) {
+            Some(source) => self.find_origin(pool, target, source),
+            None => Ok(None),
+        }
+    }
+
     fn find_origin(
         &self,
         pool: &LivePool,
@@ -406,10 +468,19 @@ impl<'s, R: Read> Incoming<'s, R> {
             Err(DatasetError::NotFound { .. }) => {}
             Err(error) => return Err(unread(error)),
         }
-        for dataset in tree.root().and_then(|root| root.descendants()).map_err(unread)? {
-            for snapshot in dataset.snapshots().map_err(unread)? {
-                if snapshot.dsl_dataset().guid == source {
-                    return Ok(Some(snapshot.name().to_owned()));
+        // What is near to the target goes before what is far away.
+        let mut around = target;
+        while let Some((above, _)) = around.rsplit_once('/') {
+            around = above;
+            let above = match tree.open(above) {
+                Err(DatasetError::NotFound { .. }) => continue,
+                above => above.map_err(unread)?,
+            };
+            for dataset in above.descendants().map_err(unread)? {
+                for snapshot in dataset.snapshots().map_err(unread)? {
+                    if snapshot.dsl_dataset().guid == source {
+                        return Ok(Some(snapshot.name().to_owned()));
+                    }
                 }
             }
         }

@@ -11,7 +11,9 @@
 mod applier;
 mod error;
 mod incoming;
+mod package;
 mod version;
 
 pub use error::{ReceiveError, RecordProblem, Unsupported};
 pub use incoming::{Arrived, Incoming, ReceiveOrder, Received, Remains, Streams};
+pub use package::PackageProblem;

@@ -21,7 +21,7 @@ use rzfs_format::stream::{
 use rzfs_format::units::Bookmark;
 use rzfs_format::znode::ZplVersion;
 use rzfs_format::{BlockId, ByteOrder, FormatError, Guid, Level, ObjectId};
-use rzfs_stream::{ResumeToken, StreamError, StreamWriter};
+use rzfs_stream::{Package, ResumeToken, StreamError, StreamWriter};
 use std::io::Write;
 
 /// One snapshot that is to be sent, with its BEGIN, or what has arrived of one. As long as this exists,
@@ -215,19 +215,35 @@ impl Send {
         finish(writer)
     }
 
-    /// Writes several streams, the last one of which is the newest, as a package without properties.
+    /// Writes several streams as a package, which is called `name` and has what `contents` says, if
+    /// that says something.
     ///
     /// # Errors
-    /// As [`Send::write_to`].
-    pub fn write_package(sends: &[Self], sink: impl Write) -> Result<Sent, SendError> {
+    /// As [`Send::write_to`]; the name or the contents are too long for a stream.
+    pub fn write_package(
+        sends: &[Self],
+        (name, contents): (&str, Option<&Package>),
+        sink: impl Write,
+    ) -> Result<Sent, SendError> {
         let mut writer = StreamWriter::new(sink, ByteOrder::NATIVE);
+        let place = writer.place();
+        let unfit = |error: FormatError| StreamError { place, problem: error.into() };
+        let payload = contents.map(Package::encode).transpose().map_err(unfit)?;
+        let payload = payload.unwrap_or_default();
+        // Receivers look for holds only where this says that there are some.
+        let features = match contents.is_some_and(Package::has_holds) {
+            true => StreamFeatures::HOLDS,
+            false => StreamFeatures::NONE,
+        };
         let head = Begin {
             magic: MAGIC,
-            version: VersionInfo::new(StreamKind::Package, StreamFeatures::NONE),
-            to_name: sends.last().map_or_else(StreamName::default, |send| send.begin.to_name),
+            version: VersionInfo::new(StreamKind::Package, features),
+            to_name: StreamName::new(name.as_bytes())
+                .map_err(|_| SendError::Kind { name: name.to_owned() })?,
+            payload_length: payload.len() as u32,
             ..Begin::default()
         };
-        writer.write(&Record::Begin(head), &[])?;
+        writer.write(&Record::Begin(head), &payload)?;
         writer.end(Guid(0))?;
         sends.iter().try_for_each(|send| send.write_stream(&mut writer))?;
         writer.end(Guid(0))?;

@@ -40,8 +40,13 @@ pub use pool::{
     CheckpointReport, DamagedFile, DedupReport, ExpansionReport, LoadReport, PoolReport,
     RemovalReport, ScanReport, ScanState, VdevReport, VdevRole, VdevStatistics,
 };
-pub use receiving::{ReceiveReport, ReceiveRequest, ReceiveTarget, Remains, StreamExtent};
-pub use sending::{Portion, SendRequest, Steps, StreamSize};
+pub use receiving::{
+    ReceiveReport, ReceiveRequest, ReceiveTarget, Remains, StreamExtent, TreeChange, TreeReport,
+};
+pub use sending::{
+    MissingSnapshots, Portion, SendRequest, SentProperties, SentTree, Steps, StreamSize,
+    StreamSizes,
+};
 pub use stats::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
 pub use sweep::{Erasure, SweepReport, SweepRequest};
 pub use temporary::Temporary;
@@ -55,7 +60,7 @@ pub use rzfs_vdev::Health;
 use serde::{Deserialize, Serialize};
 
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// A message and the version of the language that it is in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -104,8 +109,8 @@ pub enum Request {
     /// How long that stream is, or each of its streams.
     StreamSizes(SendRequest),
     /// Receive a snapshot, or several: the stream follows in parts. The answers are, for each,
-    /// [`Answer::Receiving`] as soon as its beginning is read and [`Answer::Received`]; and at last
-    /// [`Answer::Done`].
+    /// [`Answer::Receiving`] as soon as its beginning is read and [`Answer::Received`]; before and after
+    /// all of them [`Answer::Adjusted`] for each change of a tree; and at last [`Answer::Done`].
     Receive(ReceiveRequest),
     /// Where file systems of the pool are mounted.
     Mounts,
@@ -161,8 +166,8 @@ pub enum Answer {
     Reclaimed(u64),
     /// To [`Request::Differences`].
     Differences(DiffPart),
-    /// To [`Request::StreamSizes`], in their order.
-    StreamSizes(Vec<StreamSize>),
+    /// To [`Request::StreamSizes`].
+    StreamSizes(StreamSizes),
     /// To [`Request::Receive`]: what the stream is.
     Receiving(ReceiveReport),
     /// To [`Request::Receive`]: it is there.
@@ -171,7 +176,12 @@ pub enum Answer {
         bytes: u64,
         /// What could not be done besides: mounts that were not made.
         complaints: Vec<String>,
+        /// What of the stream is not had here, and is no failure: properties that the target cannot
+        /// have.
+        warnings: Vec<String>,
     },
+    /// To [`Request::Receive`]: what is here was to be brought into line with what was sent.
+    Adjusted(TreeReport),
     /// To [`Request::Mounts`], in the order of mounting.
     Mounts(Vec<MountReport>),
     /// To [`Request::Events`], the oldest event first.

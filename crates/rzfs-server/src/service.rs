@@ -21,7 +21,8 @@ pub use sending::Sending;
 pub use stats::{of_pool, of_writable};
 
 use crate::protocol::{
-    Answer, Identity, MountReport, PoolReport, Refusal, Request, SendRequest, VdevReport,
+    Answer, Identity, MountReport, PoolReport, Refusal, Request, SendRequest, StreamSizes,
+    VdevReport,
 };
 use rzfs::setting::CacheFile;
 use rzfs_dsl::pool::FailMode;
@@ -127,7 +128,10 @@ impl PoolService {
                 self.pool.name()
             ))),
             Request::StreamSizes(request) => {
-                match self.sending(request).and_then(|sending| sending.sizes()) {
+                let sizes = self.sending(request).and_then(|sending| {
+                    Ok(StreamSizes { sizes: sending.sizes()?, skipped: sending.skipped() })
+                });
+                match sizes {
                     Ok(sizes) => Answer::StreamSizes(sizes),
                     Err(refusal) => Answer::Failed(refusal),
                 }

@@ -1,4 +1,5 @@
-//! Send streams of OpenZFS: a reader that trusts nothing, a writer, resume tokens (spec 08).
+//! Send streams of OpenZFS: a reader that trusts nothing, a writer, heads of packages, resume
+//! tokens (spec 08).
 //!
 //! ```text
 //! bytes -> StreamReader  header, running checksum, Nesting, Rules -> Record, payload
@@ -32,6 +33,7 @@
 
 mod error;
 mod nesting;
+mod package;
 mod reader;
 mod rules;
 mod running;
@@ -40,6 +42,7 @@ mod writer;
 
 pub use error::{Place, Problem, StreamError};
 pub use nesting::Nesting;
+pub use package::{Package, PackageExtent, PackagedDataset, PackagedSnapshot, SentValue};
 pub use reader::{Checksums, ReadOptions, StreamReader};
 pub use rules::{Limits, MAX_NVLIST, MAX_PAYLOAD, Rules};
 pub use token::{ResumeToken, TokenError};

@@ -4,7 +4,8 @@ use rzfs_codec::checksum::fletcher4;
 use rzfs_format::ByteOrder;
 use rzfs_format::stream::{RECORD_SIZE, Record, RecordKind, stamp, stored_checksum};
 use rzfs_stream::{
-    Checksums, Nesting, Problem, ReadOptions, Rules, StreamError, StreamReader, StreamWriter,
+    Checksums, Nesting, Package, Problem, ReadOptions, Rules, StreamError, StreamReader,
+    StreamWriter,
 };
 use rzfs_testkit::{GoldenStream, zstream_program};
 use std::io::{BufReader, Read, Write};
@@ -253,4 +254,26 @@ fn checksums_can_be_ignored() {
         }
         assert_eq!(count, records.len(), "{}", golden.name());
     }
+}
+
+/// The list in the head of a package that OpenZFS made is what we make of what it says.
+#[test]
+fn heads_of_golden_packages_are_encoded_as_they_were() {
+    let mut packages = 0;
+    for golden in GoldenStream::all() {
+        let stream = golden.bytes().unwrap();
+        let mut reader = StreamReader::new(stream.as_slice(), ReadOptions::default());
+        let mut packed = Vec::new();
+        reader.next_record().unwrap();
+        reader.read_payload_to(&mut packed).unwrap();
+        reader.next_record().unwrap();
+        if packed.is_empty() || reader.nesting() != Nesting::Package {
+            continue;
+        }
+        packages += 1;
+        let package = Package::decode(&packed).unwrap();
+        assert_eq!(package.encode().unwrap(), packed, "{}", golden.name());
+        assert!(package.datasets.iter().all(|one| one.name.starts_with("g30/")), "{package:?}");
+    }
+    assert!(packages >= 4 || GoldenStream::all().is_empty(), "{packages}");
 }

@@ -79,6 +79,14 @@ pub enum SettingError {
     /// Properties about encryption that do not fit together.
     #[error(transparent)]
     Encryption(rzfs_dsl::live::EncryptionProblem),
+    /// A number that the property cannot have.
+    #[error("'{name}' {problem}")]
+    Value {
+        /// The property.
+        name: String,
+        /// What it has to be.
+        problem: &'static str,
+    },
     /// A text of more than 8191 bytes.
     #[error("property value too long")]
     ValueTooLong,

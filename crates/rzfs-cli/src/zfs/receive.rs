@@ -11,7 +11,8 @@ use crate::source;
 use rzfs_format::property::DatasetProperty;
 use rzfs_server::control::ReceiveProgress;
 use rzfs_server::protocol::{
-    Change, ReceiveReport, ReceiveRequest, ReceiveTarget, Remains, StreamExtent,
+    Change, ReceiveReport, ReceiveRequest, ReceiveTarget, Remains, StreamExtent, TreeChange,
+    TreeReport,
 };
 use std::fs::File;
 use std::time::Instant;
@@ -59,12 +60,14 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         let change = Change::AbandonReceive { name: target };
         return carry_out(&mut client, change, Some(&command), console);
     }
-    let mut properties = Vec::new();
+    let (mut properties, mut excluded) = (Vec::new(), Vec::new());
     for word in &words {
         match word {
             Word::Option('o', setting) => pair(&mut properties, setting)?,
-            // A stream without properties has none that could be left out.
-            Word::Option('x', name) => check_property(name)?,
+            Word::Option('x', name) => {
+                check_property(name)?;
+                excluded.push(name.clone());
+            }
             _ => {}
         }
     }
@@ -100,7 +103,10 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         target,
         origin,
         properties,
+        excluded,
         force: flag('F'),
+        force_unmount: flag('M'),
+        skip_holds: flag('h'),
         leave_unmounted: flag('u'),
         remains: if flag('s') { Remains::Kept } else { Remains::Destroyed },
         dry_run: flag('n'),
@@ -133,9 +139,30 @@ impl Told<'_, '_> {
         match progress {
             ReceiveProgress::Begun(report) => {
                 self.begun = Instant::now();
+                if let Some(origin) = &report.origin {
+                    self.tell(&format!("found clone origin {origin}"));
+                }
                 self.tell(&what(&report, self.request.dry_run));
             }
-            ReceiveProgress::Ended { bytes, complaints } => {
+            ReceiveProgress::Adjusted(TreeReport { change, failure }) => {
+                self.tell(&attempt(&change));
+                match failure {
+                    None if matches!(change, TreeChange::Leave { .. }) => {}
+                    None => self.tell("success"),
+                    Some(failure) => {
+                        self.console.complain(failure);
+                        self.outcome = Err(Failure::Told);
+                    }
+                }
+            }
+            ReceiveProgress::Settled { complaints } => {
+                for complaint in complaints {
+                    self.console.complain(complaint);
+                    self.outcome = Err(Failure::Told);
+                }
+            }
+            ReceiveProgress::Ended { bytes, complaints, warnings } => {
+                warnings.iter().for_each(|warning| self.console.complain(warning));
                 let seconds = self.begun.elapsed().as_secs_f64();
                 let rate = nicebytes(rate(bytes, seconds));
                 let bytes = nicebytes(bytes);
@@ -166,6 +193,19 @@ fn check_property(name: &str) -> Outcome {
     match is_user || DatasetProperty::from_name_or_header(name).is_some() {
         true => Ok(()),
         false => Err(Failure::Failed(format!("cannot receive: invalid property '{name}'"))),
+    }
+}
+
+/// What is to be changed of a tree.
+fn attempt(change: &TreeChange) -> String {
+    match change {
+        TreeChange::Destroy { name } => format!("attempting destroy {name}"),
+        TreeChange::Rename { from, to } => format!("attempting rename {from} to {to}"),
+        TreeChange::Promote { name } => format!("promoting {name}"),
+        TreeChange::Leave { name, from } => format!(
+            "local fs {name} does not have fromsnap ({from} in stream); must have been deleted \
+             locally; ignoring"
+        ),
     }
 }
 

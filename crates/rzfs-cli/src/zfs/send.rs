@@ -9,7 +9,9 @@ use crate::absent::Program;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, devices, operands};
 use crate::source::{self, PoolClient};
-use rzfs_server::protocol::{Portion, SendRequest, Steps};
+use rzfs_server::protocol::{
+    MissingSnapshots, Portion, SendRequest, SentProperties, SentTree, Steps,
+};
 use stream::{check_output, send};
 
 const GRAMMAR: Grammar = Grammar {
@@ -56,7 +58,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Options that are understood and not there yet: a stream without what they ask for would be
 /// mistaken for one with it.
-const ABSENT: &str = "RVXbhpsw";
+const ABSENT: &str = "Vw";
 
 /// Runs `zfs send`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
@@ -97,6 +99,10 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
              non-deduplicated stream will be generated.\n",
         );
     }
+    let tree = tree(&words)?;
+    if tree.is_some() && from.as_ref().is_some_and(|from| !from.starts_with(&format!("{head}@"))) {
+        return Err(Failure::Usage("incremental source must be in same filesystem".to_owned()));
+    }
     check_output(&words)?;
     let client = client(&words, &snapshot, console)?;
     let request = SendRequest {
@@ -107,6 +113,13 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         embedded: flag('e'),
         compressed: flag('c'),
         portion: Portion::Complete,
+        properties: match (flag('b'), flag('p')) {
+            (true, _) => SentProperties::Received,
+            (false, true) => SentProperties::InForce,
+            (false, false) => SentProperties::None,
+        },
+        holds: flag('h'),
+        tree,
     };
     send(client, &words, &request, console)
 }
@@ -134,6 +147,9 @@ fn saved(words: &[Word], target: String, console: &mut Console<'_>) -> Outcome {
         embedded: flag('e'),
         compressed: flag('c'),
         portion: Portion::Arrived,
+        properties: SentProperties::None,
+        holds: false,
+        tree: None,
     };
     send(client, words, &request, console)
 }
@@ -151,6 +167,34 @@ fn client(
         None => {
             found.outcome?;
             Err(Failure::Failed(format!("cannot open '{dataset}': dataset does not exist")))
+        }
+    }
+}
+
+/// What is sent of what is below the file system.
+fn tree(words: &[Word]) -> Result<Option<SentTree>, Failure> {
+    let flag = |letter| words.contains(&Word::Flag(letter));
+    let excluded = words.iter().filter_map(|word| match word {
+        Word::Option('X', names) => Some(names.split(',').map(str::to_owned)),
+        _ => None,
+    });
+    let excluded: Vec<_> = excluded.flatten().collect();
+    match flag('R') {
+        false if flag('s') => {
+            let problem = "skip-missing flag can only be used in conjunction with replicate";
+            Err(Failure::Usage(problem.to_owned()))
+        }
+        false if !excluded.is_empty() => {
+            let problem = "Cannot specify dataset exclusion (-X) on a non-recursive send.";
+            Err(Failure::Failed(problem.to_owned()))
+        }
+        false => Ok(None),
+        true => {
+            let missing = match flag('s') {
+                true => MissingSnapshots::Skipped,
+                false => MissingSnapshots::Refused,
+            };
+            Ok(Some(SentTree { excluded, missing }))
         }
     }
 }

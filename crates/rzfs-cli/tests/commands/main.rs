@@ -16,6 +16,7 @@ mod kept;
 mod left_behind;
 mod mounts;
 mod ordinary;
+mod packages;
 mod places;
 mod pool_properties;
 mod properties;

@@ -106,10 +106,10 @@ fn a_snapshot_is_sent_whole_or_what_is_new() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.starts_with("full send of tank/a@s1 estimated size is "), "{told}");
     assert_eq!(output.stdout, full);
-    for absent in ["-R", "--replicate", "-LR"] {
+    for absent in ["-w", "--raw", "-Lw"] {
         assert_eq!(
             shop.refuse(&format!("zfs send {absent} tank/a@s1"), 2),
-            "'zfs send -R' of OpenZFS is not supported by this software yet\n"
+            "'zfs send -w' of OpenZFS is not supported by this software yet\n"
         );
     }
     shop.succeed("zpool export tank");

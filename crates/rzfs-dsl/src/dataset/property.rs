@@ -6,8 +6,10 @@
 
 mod computed;
 mod lookup;
+mod own;
 mod value;
 
+pub use own::{OwnValues, StoredProperties};
 pub use rzfs_format::property::{DatasetProperty, Inheritance};
 pub use value::{Property, PropertySource, PropertyValue};
 

@@ -12,9 +12,13 @@ use super::live::MosTx;
 use crate::live::LiveError;
 use rzfs_format::ObjectId;
 use rzfs_zap::ZapValue;
+use std::collections::BTreeMap;
 
 /// The mark of a ZAP with values that send streams brought.
 const HAS_RECEIVED: &str = "$hasrecvd";
+
+/// Most bytes of a name in a ZAP.
+const MAX_NAME: usize = 255;
 
 /// Whose properties a ZAP has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +33,32 @@ pub(crate) struct StoredValue {
     own: Option<ZapValue>,
     pub(crate) received: Option<ZapValue>,
     hides_received: bool,
+}
+
+/// What a file system or volume stores for its properties, with the marks of where they come from.
+#[derive(Clone, Default, Debug)]
+pub struct StoredProperties(BTreeMap<String, ZapValue>);
+
+impl StoredProperties {
+    /// Reads a ZAP.
+    pub(crate) fn read<M: MosSource>(mos: &M, zap: ObjectId) -> Result<Self, M::Error> {
+        let entries = mos.entries(zap)?.into_iter().filter_map(|entry| {
+            let name = entry.key.as_name().and_then(|name| std::str::from_utf8(name).ok());
+            name.map(str::to_owned).map(|name| (name, entry.value))
+        });
+        Ok(Self(entries.collect()))
+    }
+
+    /// What is stored under a name: a property's, with `$recvd` behind it for what a stream has brought.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&ZapValue> {
+        self.0.get(name)
+    }
+
+    /// All of it, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ZapValue)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
 }
 
 /// Which of the values of a property is in force.
@@ -54,6 +84,16 @@ impl StoredValue {
                 hides_received: get("$inherit")?.is_some(),
             })
         })
+    }
+
+    /// Whether it has a value of its own.
+    pub(crate) const fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Whether a value that a stream brought is in force, or would be.
+    pub(crate) const fn lets_received(&self) -> bool {
+        self.own.is_none() && !self.hides_received
     }
 
     /// The value in force here; `None` where that of the directory above is.
@@ -105,10 +145,62 @@ pub(crate) fn unset(
     mos.remove(zap, format!("{property}$iuv").as_str())?;
     mos.remove(zap, property)?;
     match successor {
-        Fallback::Parent if mos.lookup(zap, HAS_RECEIVED)?.is_some() => {
+        // No stream can have brought a value whose name is so long.
+        Fallback::Parent if has_received(mos, zap)? && hidden.len() <= MAX_NAME => {
             mos.set(zap, hidden.as_str(), 0_u64)
         }
         Fallback::Parent | Fallback::ParentInOldPool => Ok(()),
         Fallback::Received => mos.remove(zap, hidden.as_str()).map(drop),
     }
+}
+
+/// Whether a ZAP may have values that streams brought.
+pub(crate) fn has_received<M: MosSource>(mos: &M, zap: ObjectId) -> Result<bool, M::Error> {
+    mos.with_zap(zap, |open| Ok(open.lookup(HAS_RECEIVED)?.is_some()))
+}
+
+/// Gives a property the value that a stream brings.
+pub(crate) fn receive(
+    mos: &MosTx<'_>,
+    zap: ObjectId,
+    property: &str,
+    value: &ZapValue,
+) -> Result<(), LiveError> {
+    mos.set(zap, HAS_RECEIVED, 0_u64)?;
+    mos.set(zap, format!("{property}$recvd").as_str(), value.clone())
+}
+
+/// Takes away what streams have brought, but for these properties; and where no stream has brought
+/// anything, all values.
+pub(crate) fn clear_received(
+    mos: &MosTx<'_>,
+    zap: ObjectId,
+    stay: &[&str],
+) -> Result<(), LiveError> {
+    let knows_received = has_received(mos, zap)?;
+    for (name, _) in StoredProperties::read(mos, zap)?.iter() {
+        let goes = match (name.strip_suffix("$recvd"), knows_received) {
+            (Some(property), true) => !stay.contains(&property),
+            (None, true) => false,
+            (_, false) => true,
+        };
+        if goes {
+            mos.remove(zap, name)?;
+        }
+    }
+    mos.set(zap, HAS_RECEIVED, 0_u64)
+}
+
+/// Lets a ZAP have what it had before.
+pub(crate) fn restore(
+    mos: &MosTx<'_>,
+    zap: ObjectId,
+    former: &StoredProperties,
+) -> Result<(), LiveError> {
+    for (name, _) in StoredProperties::read(mos, zap)?.iter() {
+        if former.get(name).is_none() {
+            mos.remove(zap, name)?;
+        }
+    }
+    former.iter().try_for_each(|(name, value)| mos.set(zap, name, value.clone()))
 }

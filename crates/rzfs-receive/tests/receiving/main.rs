@@ -32,6 +32,7 @@ fn order(changes: LocalChanges, remains: Remains) -> ReceiveOrder {
         snapshot: None,
         origin: None,
         properties: Vec::new(),
+        received: None,
         changes,
         remains,
     }
@@ -43,7 +44,7 @@ fn receive_in_order(
     order: &ReceiveOrder,
 ) -> Result<Received, ReceiveError> {
     let mut streams = Streams::open(stream)?;
-    let mut received = Err(Unsupported::Package.into());
+    let mut received = Err(Unsupported::Raw.into());
     while let Some(incoming) = streams.next_stream()? {
         received = Ok(incoming.receive(pool, order)?);
     }

@@ -3,7 +3,7 @@
 use super::error::ControlError;
 use crate::protocol::{
     Answer, Identity, MAX_ANSWER, PART, PartReader, PartWriter, ReceiveReport, ReceiveRequest,
-    Request, SendRequest, WireError, receive, send,
+    Request, SendRequest, TreeReport, WireError, receive, send,
 };
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -168,13 +168,13 @@ impl ControlClient {
         ControlError::of_wire(&self.identity.pool, process, source)
     }
 
-    /// Has a snapshot sent to `to`. That nothing can be written there is told apart from what the
-    /// pool says.
+    /// Has a snapshot sent to `to`; tells what was left out. That nothing can be written there is told
+    /// apart from what the pool says.
     pub fn send_snapshot(
         mut self,
         request: &SendRequest,
         to: &mut dyn Write,
-    ) -> Result<std::io::Result<()>, ControlError> {
+    ) -> Result<std::io::Result<Vec<String>>, ControlError> {
         let pool = self.identity.pool.clone();
         let failed = |source| ControlError::Wire { pool: pool.clone(), source };
         let request = Request::Send(request.clone());
@@ -185,7 +185,7 @@ impl ControlClient {
             return Ok(Err(error));
         }
         match self.next_answer()? {
-            Answer::Done { .. } => Ok(to.flush()),
+            Answer::Done { complaints } => Ok(to.flush().map(|()| complaints)),
             _ => Err(ControlError::Mismatch(pool)),
         }
     }
@@ -214,10 +214,16 @@ impl ControlClient {
         loop {
             match self.next_answer()? {
                 Answer::Receiving(report) => hear(ReceiveProgress::Begun(report)),
-                Answer::Received { bytes, complaints } => {
-                    hear(ReceiveProgress::Ended { bytes, complaints });
+                Answer::Received { bytes, complaints, warnings } => {
+                    hear(ReceiveProgress::Ended { bytes, complaints, warnings });
                 }
-                Answer::Done { .. } => return Ok(()),
+                Answer::Adjusted(report) => hear(ReceiveProgress::Adjusted(report)),
+                Answer::Done { complaints } => {
+                    if !complaints.is_empty() {
+                        hear(ReceiveProgress::Settled { complaints });
+                    }
+                    return Ok(());
+                }
                 _ => return Err(ControlError::Mismatch(pool)),
             }
         }
@@ -276,6 +282,15 @@ pub enum ReceiveProgress {
         /// Bytes of the stream behind its first record.
         bytes: u64,
         /// What could not be done besides.
+        complaints: Vec<String>,
+        /// What of the stream is not had here, and is no failure.
+        warnings: Vec<String>,
+    },
+    /// What is here was to be brought into line with what was sent.
+    Adjusted(TreeReport),
+    /// Everything is there.
+    Settled {
+        /// What could not be done at last.
         complaints: Vec<String>,
     },
 }

@@ -72,7 +72,8 @@ impl Mounted for Fake {
         line: &Line,
     ) -> Option<Answer> {
         let snapshot = request.target.dataset().to_owned();
-        let report = ReceiveReport { sent: "a@b".into(), snapshot, extent: StreamExtent::Full };
+        let (sent, extent, origin) = ("a@b".into(), StreamExtent::Full, None);
+        let report = ReceiveReport { sent, snapshot, extent, origin };
         line.say(&Answer::Receiving(report)).unwrap();
         // Whoever gives nothing back is not waited for.
         let result = match request.force {
@@ -81,7 +82,8 @@ impl Mounted for Fake {
         };
         Some(match result {
             Ok(bytes) => {
-                line.say(&Answer::Received { bytes, complaints: Vec::new() }).unwrap();
+                let (complaints, warnings) = (Vec::new(), Vec::new());
+                line.say(&Answer::Received { bytes, complaints, warnings }).unwrap();
                 Answer::Done { complaints: Vec::new() }
             }
             Err(error) => Answer::Failed(Refusal::new(error.to_string())),
@@ -246,7 +248,10 @@ fn a_stream_is_passed_on_until_the_pool_has_said_what_becomes_of_it() {
         target: ReceiveTarget::Dataset("tank/a".into()),
         origin: None,
         properties: Vec::new(),
+        excluded: Vec::new(),
         force: false,
+        force_unmount: false,
+        skip_holds: false,
         leave_unmounted: false,
         remains: Remains::Destroyed,
         dry_run: false,

@@ -14,7 +14,7 @@ mod sweep;
 
 pub(super) use mounts::{Ended, all_taken_back as taken_back, end_all as end_mounts};
 pub(super) use pool::{ByPath, plan_add, set_on};
-pub(super) use receiving::{Arrivals, set_properties};
+pub(super) use receiving::{Arrivals, Ended as EndedArrival};
 pub(super) use sweep::observe as observe_sweeps;
 
 use super::open::Open;

@@ -1,6 +1,6 @@
 //! A pool that this process has open, and its mounts.
 
-use super::change::{self, Arrivals, Ended};
+use super::change::{self, Arrivals, Ended, EndedArrival};
 use super::contents::{Contents, Lifetime};
 use super::ending::{PATIENCE, given_up, had_elsewhere, not_ended};
 use super::events::Events;
@@ -129,25 +129,44 @@ impl MountedPool {
         self.current().map_or(Ok(()), |open| open.write_everything(manner))
     }
 
-    /// Receives what comes; nothing if the pool is let go of meanwhile.
+    /// Receives what comes; tells what could not be mounted at last. Nothing if the pool is let go of
+    /// meanwhile.
     fn receive_all(
         &self,
         pool: &WritablePool,
         request: &ReceiveRequest,
         from: &mut dyn Read,
         line: &Line,
-    ) -> Option<Result<(), Refusal>> {
-        let hear = |report| line.say(&Answer::Receiving(report));
-        let set = |target: &str| match self.current() {
-            Some(open) => change::set_properties(&open, target, request),
-            None => Ok(()),
-        };
+    ) -> Option<Result<Vec<String>, Refusal>> {
         let mut arrivals = match Arrivals::open(pool, request, from) {
             Ok(arrivals) => arrivals,
             Err(refusal) => return Some(Err(refusal)),
         };
+        let adjust = |arrivals: &Arrivals<'_, '_>| {
+            let open = self.current()?;
+            let _kept = open.mounter().keep();
+            Some(arrivals.adjust(&open, &|report| line.say(&Answer::Adjusted(report))))
+        };
+        if let Err(refusal) = adjust(&arrivals)? {
+            return Some(Err(refusal));
+        }
+        let received = self.receive_streams(&mut arrivals, request, line)?;
+        // There may be room now for what there was none before.
+        let adjusted = adjust(&arrivals)?;
+        let open = self.current()?;
+        let _kept = open.mounter().keep();
+        Some(received.and(adjusted).and_then(|()| arrivals.mount_new(&open)))
+    }
+
+    fn receive_streams(
+        &self,
+        arrivals: &mut Arrivals<'_, '_>,
+        request: &ReceiveRequest,
+        line: &Line,
+    ) -> Option<Result<(), Refusal>> {
+        let hear = |report| line.say(&Answer::Receiving(report));
         loop {
-            let arrival = match arrivals.next_arrival(hear, set) {
+            let arrival = match arrivals.next_arrival(hear, || self.current()) {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => return Some(Ok(())),
                 Err(refusal) => {
@@ -159,11 +178,19 @@ impl MountedPool {
             };
             let open = self.current()?;
             let _kept = open.mounter().keep();
-            let said = match arrival.end(&open, request) {
-                Ok((bytes, complaints)) => line.say(&Answer::Received { bytes, complaints }),
-                Err(refusal) => return Some(Err(refusal)),
-            };
-            if said.is_err() {
+            let EndedArrival { bytes, mut complaints, warnings, new } =
+                match arrival.end(&open, request) {
+                    Ok(ended) => ended,
+                    Err(refusal) => return Some(Err(refusal)),
+                };
+            arrivals.note_new(new);
+            if !arrivals.is_package() {
+                match arrivals.mount_new(&open) {
+                    Ok(more) => complaints.extend(more),
+                    Err(refusal) => return Some(Err(refusal)),
+                }
+            }
+            if line.say(&Answer::Received { bytes, complaints, warnings }).is_err() {
                 // Nobody is there who would send more.
                 return Some(Ok(()));
             }
@@ -282,11 +309,13 @@ impl Mounted for MountedPool {
         drop(open);
         let said = self.receive_all(&pool, request, from, line)?;
         Some(
-            match said.and_then(|()| {
+            match said.and_then(|complaints| {
                 let command = (!request.dry_run).then(|| request.command.clone());
-                self.current().map_or(Ok(()), |open| change::remember(&open, command, caller))
+                let open = self.current();
+                open.map_or(Ok(()), |open| change::remember(&open, command, caller))?;
+                Ok(complaints)
             }) {
-                Ok(()) => Answer::Done { complaints: Vec::new() },
+                Ok(complaints) => Answer::Done { complaints },
                 Err(refusal) => Answer::Failed(refusal),
             },
         )

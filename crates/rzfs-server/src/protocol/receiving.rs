@@ -35,10 +35,16 @@ pub struct ReceiveRequest {
     pub target: ReceiveTarget,
     /// The snapshot of which a target that is not there becomes a clone.
     pub origin: Option<String>,
-    /// Properties that the target gets.
+    /// Properties that the target gets, and that what is below it inherits.
     pub properties: Vec<Pair>,
+    /// Properties whose received values are not in force.
+    pub excluded: Vec<String>,
     /// Changes of the target are given up, and snapshots that are younger than the stream's source.
     pub force: bool,
+    /// Mounts that are in use make way for changes of a tree.
+    pub force_unmount: bool,
+    /// Who kept the snapshots where they were sent is not taken over.
+    pub skip_holds: bool,
     /// What is made is not mounted.
     pub leave_unmounted: bool,
     /// What becomes of what has arrived when the stream breaks off.
@@ -68,6 +74,8 @@ pub struct ReceiveReport {
     pub snapshot: String,
     /// What the stream has of it.
     pub extent: StreamExtent,
+    /// The snapshot that was found here of which a new dataset becomes a clone.
+    pub origin: Option<String>,
 }
 
 /// What a stream has of its snapshot.
@@ -80,4 +88,43 @@ pub enum StreamExtent {
     Incremental,
     /// The snapshot is there already: the stream, one of a package, is passed over.
     Known,
+}
+
+/// A change that brings what is here into line with a tree that was sent.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TreeChange {
+    /// A dataset or snapshot that was not sent is destroyed.
+    Destroy {
+        /// Its name.
+        name: String,
+    },
+    /// A dataset or snapshot that has another name where it was sent is renamed.
+    Rename {
+        /// Its name.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
+    /// A clone changes places with what it is a clone of.
+    Promote {
+        /// The clone.
+        name: String,
+    },
+    /// A dataset does not have the snapshot that the news are to: nothing is done.
+    Leave {
+        /// The dataset.
+        name: String,
+        /// The snapshot, without the name of the dataset.
+        from: String,
+    },
+}
+
+/// A change of a tree, and what became of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TreeReport {
+    /// The change.
+    pub change: TreeChange,
+    /// Why it was not made, if it was not.
+    pub failure: Option<String>,
 }

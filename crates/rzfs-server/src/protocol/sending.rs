@@ -28,6 +28,39 @@ pub enum Portion {
     Arrived,
 }
 
+/// Which values of properties are sent along.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SentProperties {
+    /// None, but those of a tree.
+    #[default]
+    None,
+    /// Those in force that are a dataset's own.
+    InForce,
+    /// Those that were received, whatever is in force.
+    Received,
+}
+
+/// What becomes of a tree in which a snapshot is missing somewhere.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissingSnapshots {
+    /// Nothing is sent.
+    #[default]
+    Refused,
+    /// What does not have it, and all below that, is left out.
+    Skipped,
+}
+
+/// Everything below what is sent.
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SentTree {
+    /// Datasets that are not sent, nor what is below them.
+    pub excluded: Vec<String>,
+    /// What becomes of those that do not have the snapshot.
+    pub missing: MissingSnapshots,
+}
+
 /// What is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SendRequest {
@@ -45,6 +78,12 @@ pub struct SendRequest {
     pub compressed: bool,
     /// What of the snapshot.
     pub portion: Portion,
+    /// Which properties are told.
+    pub properties: SentProperties,
+    /// Whether it is told who keeps the snapshots.
+    pub holds: bool,
+    /// What is below the dataset, with all snapshots, if that is sent, too.
+    pub tree: Option<SentTree>,
 }
 
 /// How long a stream is.
@@ -56,4 +95,13 @@ pub struct StreamSize {
     pub from: Option<String>,
     /// Bytes.
     pub bytes: u64,
+}
+
+/// How long the streams of a request are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StreamSizes {
+    /// Of each, in their order.
+    pub sizes: Vec<StreamSize>,
+    /// What is left out, a line for each.
+    pub skipped: Vec<String>,
 }

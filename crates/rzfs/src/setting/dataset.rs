@@ -5,7 +5,7 @@ use super::encryption::EncryptionProperties;
 use super::rules::{MAX_VALUE, stored};
 use rzfs_dsl::dataset::DatasetKind;
 use rzfs_format::features::Feature;
-use rzfs_format::property::{DatasetProperty, Editing};
+use rzfs_format::property::{DatasetProperty, Editing, Storage};
 use rzfs_format::znode::Timestamp;
 use rzfs_zap::{Normalization, ZapValue};
 use rzfs_zpl::CaseSensitivity;
@@ -73,6 +73,30 @@ impl DatasetSetting {
             return Err(SettingError::NotWritten { name, value });
         }
         Ok(setting(value))
+    }
+
+    /// Understands the value of a property that is told in the format's own way, as in send streams.
+    ///
+    /// # Errors
+    /// [`SettingError`] with OpenZFS's message.
+    pub fn of_number(name: &str, number: u64, kind: DatasetKind) -> Result<Self, SettingError> {
+        let property = DatasetProperty::from_name(name);
+        let property = property.ok_or_else(|| SettingError::Unknown(name.to_owned()))?;
+        if property.description().editing != Editing::Always
+            || property.storage() != Storage::Properties
+        {
+            return Err(SettingError::ReadOnly(name.to_owned()));
+        }
+        if !property.datasets().include(kind) {
+            return Err(SettingError::NotApplicable(name.to_owned()));
+        }
+        if property.values().is_text() {
+            let (name, problem) = (name.to_owned(), "must be a string");
+            return Err(SettingError::Value { name, problem });
+        }
+        let invalid = |problem| SettingError::Value { name: name.to_owned(), problem };
+        property.values().check(number).map_err(invalid)?;
+        Ok(Self { name: name.to_owned(), value: number.into() })
     }
 
     /// The feature without which a pool cannot have the value.

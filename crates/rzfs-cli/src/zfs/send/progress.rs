@@ -1,7 +1,7 @@
 //! What `zfs send -v` tells of a stream (spec 08, section 7.6).
 
 use crate::quantity::nicebytes;
-use rzfs_server::protocol::{Steps, StreamSize};
+use rzfs_server::protocol::StreamSize;
 use rzfs_zdb::calendar::Calendar;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -21,11 +21,20 @@ pub(super) enum Style {
     Parsable,
 }
 
+/// How the source of an increment is named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sources {
+    /// With its file system.
+    Full,
+    /// Of several, without.
+    Short,
+}
+
 impl Style {
     /// What the streams are, and how long.
-    pub(super) fn announcement(self, steps: Steps, sizes: &[StreamSize]) -> String {
+    pub(super) fn announcement(self, sources: Sources, sizes: &[StreamSize]) -> String {
         let total: u64 = sizes.iter().map(|size| size.bytes).sum();
-        let lines = sizes.iter().map(|size| self.announced(steps, size));
+        let lines = sizes.iter().map(|size| self.announced(sources, size));
         let total = match self {
             Self::Parsable => format!("size\t{total}\n"),
             Self::Human => format!("total estimated size is {}\n", nicebytes(total)),
@@ -33,10 +42,10 @@ impl Style {
         lines.chain([total]).collect()
     }
 
-    fn announced(self, steps: Steps, size: &StreamSize) -> String {
+    fn announced(self, sources: Sources, size: &StreamSize) -> String {
         let StreamSize { snapshot, from, bytes } = size;
-        // Of steps the source has its short name.
-        let at = |from: &'_ str| from.find('@').filter(|_| steps == Steps::Each).unwrap_or(0);
+        let is_short = sources == Sources::Short;
+        let at = |from: &'_ str| from.find('@').filter(|_| is_short).unwrap_or(0);
         match (self, from) {
             (Self::Parsable, None) => format!("full\t{snapshot}\t{bytes}\n"),
             (Self::Parsable, Some(from)) => {

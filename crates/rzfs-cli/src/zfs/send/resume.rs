@@ -6,7 +6,7 @@ use crate::getopt::{Word, devices, operands};
 use crate::source;
 use crate::zfs::name;
 use rzfs_format::nvlist::{NvList, NvValue};
-use rzfs_server::protocol::{Portion, SendRequest, Steps};
+use rzfs_server::protocol::{Portion, SendRequest, SentProperties, Steps};
 use rzfs_stream::ResumeToken;
 use std::fmt::{Display, Formatter, Result as FormatResult};
 
@@ -51,6 +51,9 @@ pub(super) fn run(words: &[Word], token: &str, console: &mut Console<'_>) -> Out
         embedded: flag('e'),
         compressed: flag('c'),
         portion: Portion::Rest { token: token.to_owned() },
+        properties: SentProperties::None,
+        holds: false,
+        tree: None,
     };
     send(client, words, &request, console).map_err(|failure| failure.with_status(FAILED))
 }

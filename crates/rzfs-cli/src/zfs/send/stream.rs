@@ -1,10 +1,10 @@
 //! Writing a stream to standard output, or saying what it would be.
 
-use super::progress::{Reported, Style};
+use super::progress::{Reported, Sources, Style};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::Word;
 use crate::source::{self, PoolClient};
-use rzfs_server::protocol::SendRequest;
+use rzfs_server::protocol::{SendRequest, Steps, StreamSizes};
 use std::fs::File;
 
 /// Refuses to write a stream to a terminal.
@@ -30,13 +30,20 @@ pub(super) fn send(
         true => Style::Parsable,
         false => Style::Human,
     };
+    let sources = match (request.steps, &request.tree) {
+        (Steps::One, None) => Sources::Full,
+        (Steps::Each, _) | (_, Some(_)) => Sources::Short,
+    };
     let is_verbose = flag('v') || flag('P');
     if is_verbose || flag('n') {
         // Whoever wants to send nothing is told, too, that it cannot be sent.
-        let sizes = source::stream_sizes(client.as_mut(), request)?;
+        let StreamSizes { sizes, skipped } = source::stream_sizes(client.as_mut(), request)?;
+        if flag('n') {
+            skipped.iter().for_each(|line| console.complain(line));
+        }
         let told = if flag('n') { &mut *console.out } else { &mut *console.err };
         if is_verbose {
-            write!(told, "{}", style.announcement(request.steps, &sizes))?;
+            write!(told, "{}", style.announcement(sources, &sizes))?;
         }
     }
     if flag('n') {
@@ -45,9 +52,13 @@ pub(super) fn send(
     // Past the buffer of a line that standard output has.
     let stdout = rustix::stdio::stdout();
     let mut to = File::from(rustix::io::dup(stdout).map_err(std::io::Error::from)?);
-    if !flag('v') {
-        return client.send_snapshot(request, &mut to);
-    }
-    let mut to = Reported::new(to, style, &request.snapshot, console.calendar.clone());
-    client.send_snapshot(request, &mut to)
+    let skipped = match flag('v') {
+        false => client.send_snapshot(request, &mut to)?,
+        true => {
+            let mut to = Reported::new(to, style, &request.snapshot, console.calendar.clone());
+            client.send_snapshot(request, &mut to)?
+        }
+    };
+    skipped.iter().for_each(|line| console.complain(line));
+    Ok(())
 }

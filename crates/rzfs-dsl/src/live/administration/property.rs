@@ -27,6 +27,10 @@ const RECEIVED_VERSION: u64 = 22;
 /// The version in which snapshots have properties.
 const SNAPSHOT_PROPERTIES_VERSION: u64 = 12;
 
+/// Most bytes of the name of a property that a stream brings: with what it is stored under there is room
+/// in a ZAP.
+const MAX_RECEIVED_NAME: usize = 247;
+
 /// What becomes of a property that loses its own value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inherit {
@@ -41,13 +45,13 @@ pub enum Inherit {
 pub(crate) struct PropertyChange {
     pub(super) name: String,
     known: Known,
-    value: Option<ZapValue>,
+    pub(super) value: Option<ZapValue>,
     inherit: Inherit,
 }
 
 /// Which of the properties that count space a change is one of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Limit {
+pub(super) enum Limit {
     Quota,
     Reservation,
     RefQuota,
@@ -61,6 +65,18 @@ impl PropertyChange {
         property_rules::check_value(known, name, value)?;
         let value = Some(value.clone());
         Ok(Self { name: name.to_owned(), known, value, inherit: Inherit::Parent })
+    }
+
+    /// A value that a stream brings.
+    pub(super) fn received(
+        kind: DatasetKind,
+        name: &str,
+        value: &ZapValue,
+    ) -> Result<Self, ChangeError> {
+        match name.len() <= MAX_RECEIVED_NAME {
+            true => Self::set(kind, name, value),
+            false => Err(ChangeError::PropertyNameTooLong { property: name.to_owned() }),
+        }
     }
 
     fn inherit(kind: DatasetKind, name: &str, inherit: Inherit) -> Result<Self, ChangeError> {
@@ -111,7 +127,7 @@ impl PropertyChange {
         }
     }
 
-    const fn limit(&self) -> Option<Limit> {
+    pub(super) const fn limit(&self) -> Option<Limit> {
         let Known::Native(property) = self.known else { return None };
         Some(match property {
             DatasetProperty::Quota => Limit::Quota,
@@ -261,7 +277,7 @@ impl TaskContext<'_> {
     }
 
     /// Checks a change of a property of a dataset that exists; `together`: what changes with it.
-    fn check_value(
+    pub(super) fn check_value(
         &mut self,
         place: &Place,
         change: &PropertyChange,
@@ -350,14 +366,7 @@ impl TaskContext<'_> {
             }
             _ => 0,
         };
-        let zap = match self.dir(place.dir)?.properties {
-            Some(zap) => zap,
-            None => {
-                let zap = self.mos.create_zap(ObjectType::DSL_PROPS)?;
-                self.state.dirs.change(&self.mos, place.dir, |dir| dir.properties = Some(zap))?;
-                zap
-            }
-        };
+        let zap = self.properties_of(place.dir)?;
         self.store(zap, change)?;
         match change.limit() {
             Some(Limit::Quota) => {
@@ -412,7 +421,11 @@ impl TaskContext<'_> {
         property_values::set(&self.mos, zap, &change.name, (value, change.substitute()))
     }
 
-    fn log_change(&mut self, place: &Place, change: &PropertyChange) -> Result<(), TaskError> {
+    pub(super) fn log_change(
+        &mut self,
+        place: &Place,
+        change: &PropertyChange,
+    ) -> Result<(), TaskError> {
         let (operation, value) = match &change.value {
             Some(value) => ("set", Some(value.clone())),
             None => {
@@ -481,7 +494,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    fn snapshot_properties(
+    pub(super) fn snapshot_properties(
         &mut self,
         id: ObjectId,
         phys: &mut DslDataset,

@@ -1,9 +1,10 @@
 //! What administrators ask a running pool for. A change is on disk when a method returns.
 
 use super::LivePool;
+use crate::dataset::property::StoredProperties;
 use crate::live::administration::{
     Destruction, Inherit, KeyChange, NewBookmark, NewClone, NewDataset, NewSnapshots, Outcome,
-    PruneLimit, prune_dedup, unload_key,
+    PruneLimit, ReceivedProperties, prune_dedup, unload_key,
 };
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::head::LiveDataset;
@@ -209,6 +210,34 @@ impl LivePool {
         value: ZapValue,
     ) -> Result<(), ChangeError> {
         self.set_properties(name, &[(property.to_owned(), value)])
+    }
+
+    /// Gives a file system, volume or snapshot the properties that a send stream brings; answers those that
+    /// it cannot have, and why.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: there is no such dataset, or nothing can be changed of it.
+    pub fn receive_properties(
+        &self,
+        name: &str,
+        brought: &ReceivedProperties,
+    ) -> Result<Vec<(String, ChangeError)>, ChangeError> {
+        let (name, brought) = (name.to_owned(), brought.clone());
+        self.tasks.administer(move |context| context.receive_properties(&name, &brought))
+    }
+
+    /// Lets a file system or volume have the properties again that it had before something that did not
+    /// succeed.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: there is no such dataset, or nothing can be changed of it.
+    pub fn restore_properties(
+        &self,
+        name: &str,
+        former: &StoredProperties,
+    ) -> Result<(), ChangeError> {
+        let (name, former) = (name.to_owned(), former.clone());
+        self.tasks.administer(move |context| context.restore_properties(&name, &former))
     }
 
     /// Takes a property's own value away.

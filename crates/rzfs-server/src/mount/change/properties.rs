@@ -10,10 +10,11 @@ use crate::mount::refusal::{refusal, unopened};
 use crate::protocol::{Pair, Refusal, Temporary};
 use rzfs::setting::{DatasetSetting, Occasion, OwnerProperty, SettingError};
 use rzfs::{Pool, WritablePool};
-use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource};
+use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource, StoredProperties};
 use rzfs_dsl::dataset::{Dataset, DatasetKind};
-use rzfs_dsl::live::{ChangeError, Inherit};
+use rzfs_dsl::live::{ChangeError, EarlierValues, Inherit, ReceivedProperties};
 use rzfs_fuse::InUse;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// What OpenZFS says of a property that is stored but not in force.
@@ -97,6 +98,96 @@ fn settings(
         settings.push((setting.name, setting.value));
     }
     Ok(settings)
+}
+
+/// What a stream brings for a file system that is there; answers what it cannot have, and why. Where
+/// mounts are in use they stay as they are: nothing keeps a stream from being received.
+pub(super) fn receive(
+    open: &Open,
+    name: &str,
+    former: &StoredProperties,
+    brought: &ReceivedProperties,
+) -> Result<Vec<(String, ChangeError)>, Refusal> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        refusal(format_args!("cannot receive properties of '{name}'"), error)
+    };
+    let pool = open.writable().map_err(|error| cannot(&error))?;
+    let changes = brought_changes(former, brought);
+    let pairs = changes.iter().map(|(name, word)| (name.as_str(), word.as_str()));
+    let mut refused = None;
+    let mut action = || {
+        refused = Some(pool.live().receive_properties(name, brought)?);
+        Ok(())
+    };
+    let mounted = changed(open, name, Effect::of(pairs), &mut action, &cannot);
+    match (mounted, refused) {
+        (_, Some(refused)) => Ok(refused),
+        (Ok(_), None) => Ok(Vec::new()),
+        (Err(_), None) => {
+            let refused = pool.live().receive_properties(name, brought);
+            refused.map_err(|error| cannot(&error))
+        }
+    }
+}
+
+/// The properties that are others when a stream has brought some, with their values if they have some.
+fn brought_changes(former: &StoredProperties, brought: &ReceivedProperties) -> Vec<Pair> {
+    let is_own = |name: &str| former.get(name).is_some();
+    let knows_received = former.get("$hasrecvd").is_some();
+    let mut changes = Vec::new();
+    for (name, value) in &brought.values {
+        let is_same = former.get(&format!("{name}$recvd")) == Some(value);
+        if knows_received && (is_same || is_own(name)) {
+            continue;
+        }
+        let native = DatasetProperty::from_name(name);
+        let word = match (native, value.first_u64()) {
+            (Some(native), Some(number)) if !native.values().is_text() => {
+                native.values().word(number).map(Cow::into_owned)
+            }
+            _ => value.as_bytes().map(|text| {
+                String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)).into_owned()
+            }),
+        };
+        changes.push((name.clone(), word.unwrap_or_default()));
+    }
+    let stays = |name: &str| brought.values.iter().any(|(other, _)| other == name);
+    let gone = former.iter().filter_map(|(name, _)| match name.strip_suffix("$recvd") {
+        Some(property) if knows_received => Some(property),
+        None if !knows_received => Some(name),
+        _ => None,
+    });
+    let gone = gone.filter(|name| brought.earlier == EarlierValues::Replaced && !stays(name));
+    let is_hidden = |name: &&String| former.get(&format!("{name}$inherit")).is_some();
+    let hidden = brought.hidden.iter().chain(&brought.inherited).filter(|name| !is_hidden(name));
+    let more: Vec<_> = gone.chain(hidden.map(String::as_str)).map(str::to_owned).collect();
+    changes.extend(more.into_iter().map(|name| (name, String::new())));
+    changes
+}
+
+/// Lets a file system have the properties again that it had before something that is refused.
+pub(super) fn restore(open: &Open, name: &str, former: &StoredProperties) -> Result<(), Refusal> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        refusal(format_args!("cannot restore properties of '{name}'"), error)
+    };
+    let pool = open.writable().map_err(|error| cannot(&error))?;
+    let tree = pool.live().dataset_tree().map_err(|error| cannot(&error))?;
+    let now = tree.open(name).and_then(|dataset| dataset.stored_properties());
+    let now = now.map_err(|error| cannot(&error))?;
+    let plain = |name: &str| name.split('$').next().unwrap_or_default().to_owned();
+    let differs = |(name, value): &(&str, &rzfs::zap::ZapValue)| now.get(name) != Some(*value);
+    let lost = former.iter().filter(differs);
+    let added = now.iter().filter(|(name, _)| former.get(name).is_none());
+    let names: BTreeSet<_> = lost.chain(added).map(|(name, _)| plain(name)).collect();
+    let text = |name: &String| {
+        let value = former.get(name).or_else(|| former.get(&format!("{name}$recvd")));
+        let bytes = value.and_then(|value| value.as_bytes()).unwrap_or_default();
+        String::from_utf8_lossy(bytes.strip_suffix(&[0]).unwrap_or(bytes)).into_owned()
+    };
+    let pairs: Vec<_> = names.iter().map(|name| (name.clone(), text(name))).collect();
+    let pairs = pairs.iter().map(|(name, word)| (name.as_str(), word.as_str()));
+    let action = || pool.live().restore_properties(name, former);
+    changed(open, name, Effect::of(pairs), action, &cannot).map(drop)
 }
 
 /// `zfs inherit`.

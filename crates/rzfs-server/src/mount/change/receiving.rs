@@ -1,5 +1,10 @@
 //! Receiving snapshots.
 
+mod brought;
+mod places;
+mod tree;
+mod wording;
+
 use super::datasets::{create_above, destroy_again};
 use super::exchange::{NewContents, exchange};
 use super::mounts::mount_more;
@@ -7,116 +12,74 @@ use super::properties;
 use super::snapshots::stored;
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
-use crate::protocol::{self, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, StreamExtent};
+use crate::protocol::{
+    self, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, StreamExtent, TreeReport,
+};
 use crate::request::Choice;
+use brought::{Brought, IsTop, engine_refused, give, give_delayed, give_snapshot, warnings};
+use places::Places;
 use rzfs::WritablePool;
+use rzfs::zap::ZapValue;
+use rzfs_dsl::dataset::property::StoredProperties;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
-use rzfs_dsl::live::{ChangeError, LocalChanges, ReceiveProblem, check_received_name};
+use rzfs_dsl::live::{EarlierValues, LocalChanges, ReceivedProperties, check_received_name};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
-use rzfs_receive::{Arrived, Incoming, ReceiveError, ReceiveOrder, Received, Remains, Streams};
-use rzfs_stream::Problem;
+use rzfs_receive::{Arrived, Incoming, ReceiveOrder, Received, Remains, Streams};
+use rzfs_stream::{Package, PackageExtent, PackagedSnapshot};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{self, Read};
+use std::sync::Arc;
+use tree::Adjustment;
+use wording::{Brings, broken_off, cannot, refusal_of_name, refused_stream, words};
 
 /// A snapshot that has arrived, and that its target does not have yet.
 #[derive(Debug)]
 pub(in crate::mount) struct Arrival<'p> {
+    pool: &'p WritablePool,
     arrived: Arrived<'p>,
     brings: Brings,
     /// Whether there was no such dataset before.
     is_new: bool,
     /// What was made above it.
     made: Vec<String>,
+    /// The properties of a target before it got others.
+    former: Option<StoredProperties>,
+    /// Properties that it gets with the contents.
+    delayed: Vec<(String, ZapValue)>,
+    /// What is said of the snapshot besides.
+    told: Option<PackagedSnapshot>,
+    /// Properties that the target cannot have, and why.
+    refused: Vec<(String, String)>,
 }
 
-/// What a stream brings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Brings {
-    /// All of a snapshot.
-    Everything,
-    /// What has changed since another one.
-    Changes,
-    /// What is missing since another stream broke off.
-    Rest,
+/// What has become of a snapshot that has arrived.
+#[derive(Debug)]
+pub(in crate::mount) struct Ended {
+    /// Bytes of the stream.
+    pub(in crate::mount) bytes: u64,
+    /// What could not be done besides.
+    pub(in crate::mount) complaints: Vec<String>,
+    /// What of the stream is not had here, and is no failure.
+    pub(in crate::mount) warnings: Vec<String>,
+    /// What is to be mounted.
+    pub(in crate::mount) new: BTreeSet<String>,
 }
 
-impl Brings {
-    fn of<R: Read>(incoming: &Incoming<'_, R>) -> Self {
-        match incoming.source() {
-            _ if incoming.is_rest() => Self::Rest,
-            Some(_) => Self::Changes,
-            None => Self::Everything,
-        }
-    }
-
-    /// That it is not received.
-    const fn cannot(self) -> &'static str {
-        match self {
-            Self::Everything => "cannot receive new filesystem stream",
-            Self::Changes => "cannot receive incremental stream",
-            Self::Rest => "cannot receive resume stream",
-        }
-    }
-}
-
-/// The refusal of a stream.
-fn refused(brings: Brings, target: &str, error: &ReceiveError) -> Refusal {
-    let what = brings.cannot();
-    match error {
-        ReceiveError::Change(ChangeError::Exists { name }) if name.contains('@') => {
-            let reason = "destination already exists";
-            refusal(format_args!("cannot restore to {name}"), reason)
-        }
-        ReceiveError::Change(ChangeError::Exists { name }) => {
-            let reason = "must specify -F to overwrite it";
-            refusal(what, format_args!("destination '{name}' exists\n{reason}"))
-        }
-        ReceiveError::Change(ChangeError::NotFound { name }) if name == target => {
-            refusal(what, format_args!("destination '{target}' does not exist"))
-        }
-        ReceiveError::Change(error @ ChangeError::Receive(ReceiveProblem::NotForced { .. })) => {
-            refusal(format_args!("cannot resume recv {target}"), error)
-        }
-        ReceiveError::Change(error) => refusal(what, error),
-        error => refusal(what, words(error)),
-    }
-}
-
-/// The refusal of a stream that broke off, of which what has arrived is kept if it was to be; then it
-/// says how to get the rest.
-fn broken_off(
-    pool: &WritablePool,
-    (brings, order): (Brings, &ReceiveOrder),
-    error: &ReceiveError,
-) -> Refusal {
-    let is_cut = |problem: &Problem| {
-        matches!(
-            problem,
-            Problem::Checksum { .. }
-                | Problem::EndChecksum { .. }
-                | Problem::NoEnd
-                | Problem::Truncated { .. }
-        ) || matches!(problem, Problem::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
-    };
-    let token = || {
-        let tree = pool.live().dataset_tree()?;
-        let token = tree.open(&order.target)?.resume_token()?;
-        Ok::<_, DatasetError>(token.and_then(|token| token.encode().ok()))
-    };
-    match error {
-        ReceiveError::Stream(cut) if order.remains == Remains::Kept && is_cut(&cut.problem) => {
-            let Ok(Some(token)) = token() else { return refused(brings, &order.target, error) };
-            let reason = format!(
-                "checksum mismatch or incomplete stream.\n\
-                 Partially received snapshot is saved.\n\
-                 A resuming stream can be generated on the sending system by running:\n    \
-                 zfs send -t {token}"
-            );
-            refusal(brings.cannot(), reason)
-        }
-        error => refused(brings, &order.target, error),
-    }
+/// What comes in, for the pool that receives it.
+pub(in crate::mount) struct Arrivals<'a, 'f> {
+    pool: &'a WritablePool,
+    request: &'a ReceiveRequest,
+    streams: Streams<&'f mut dyn Read>,
+    places: Places,
+    package: Option<Arc<Package>>,
+    /// Which targets have got their properties.
+    settled: BTreeSet<String>,
+    /// What of a package is to be mounted when all of it is there.
+    new: BTreeSet<String>,
+    /// What was made above something that has not arrived as a whole, and is kept.
+    left: Vec<String>,
 }
 
 /// `zfs receive -A`.
@@ -139,43 +102,6 @@ pub(super) fn abandon(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
     Ok(Vec::new())
 }
 
-/// What is wrong with a stream: first in OpenZFS's words, which scripts look for.
-fn words(error: &ReceiveError) -> String {
-    let known = match error {
-        ReceiveError::Stream(error) => match &error.problem {
-            Problem::Checksum { .. } | Problem::EndChecksum { .. } => "checksum mismatch",
-            Problem::NoEnd | Problem::Truncated { .. } => "incomplete stream",
-            Problem::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                "incomplete stream"
-            }
-            Problem::Empty => return "failed to read from stream".to_owned(),
-            Problem::Magic => return "invalid stream (bad magic number)".to_owned(),
-            Problem::Deprecated { .. } | Problem::UnknownFeatures { .. } => {
-                return error.to_string();
-            }
-            _ => "invalid backup stream",
-        },
-        ReceiveError::Record { .. } => "invalid backup stream",
-        error => return error.to_string(),
-    };
-    format!("{known}\n{error}")
-}
-
-fn cannot(reason: impl Display) -> Refusal {
-    refusal("cannot receive", reason)
-}
-
-/// What comes in, for the pool that receives it.
-pub(in crate::mount) struct Arrivals<'a, 'f> {
-    pool: &'a WritablePool,
-    request: &'a ReceiveRequest,
-    streams: Streams<&'f mut dyn Read>,
-    /// Whether what was there before has got its properties.
-    has_properties: bool,
-    /// What was made above something that has not arrived as a whole, and is kept.
-    left: Vec<String>,
-}
-
 impl<'a, 'f> Arrivals<'a, 'f> {
     /// Begins to read what is to be received.
     pub(in crate::mount) fn open(
@@ -184,34 +110,80 @@ impl<'a, 'f> Arrivals<'a, 'f> {
         from: &'f mut dyn Read,
     ) -> Result<Self, Refusal> {
         let streams = Streams::open(from).map_err(|error| cannot(words(&error)))?;
-        if streams.is_package() && matches!(request.target, ReceiveTarget::Snapshot(_)) {
+        let package = streams.package().cloned();
+        let several = package
+            .as_ref()
+            .is_none_or(|package| package.extent == PackageExtent::Tree || package.from.is_some());
+        if streams.is_package() && several && matches!(request.target, ReceiveTarget::Snapshot(_)) {
             return Err(cannot("cannot specify snapshot name for multi-snapshot stream"));
         }
-        Ok(Self { pool, request, streams, has_properties: false, left: Vec::new() })
+        let places = Places::new(request, streams.top());
+        let (settled, new) = (BTreeSet::new(), BTreeSet::new());
+        Ok(Self { pool, request, streams, places, package, settled, new, left: Vec::new() })
+    }
+
+    /// Brings what is here into line with a tree of which only news come; `hear` is told of each change.
+    pub(in crate::mount) fn adjust(
+        &self,
+        open: &Open,
+        hear: &dyn Fn(TreeReport) -> io::Result<()>,
+    ) -> Result<(), Refusal> {
+        let tree = self.package.as_ref().filter(|one| one.extent == PackageExtent::Tree);
+        let Some((package, from)) = tree.and_then(|one| Some((one, one.from.as_deref()?))) else {
+            return Ok(());
+        };
+        if self.request.dry_run {
+            return Ok(());
+        }
+        let (pool, request, places) = (self.pool, self.request, &self.places);
+        Adjustment { pool, request, package, places, from }.carry_out(open, hear)
+    }
+
+    /// Remembers what is to be mounted when everything is there.
+    pub(in crate::mount) fn note_new(&mut self, new: BTreeSet<String>) {
+        self.new.extend(new);
+    }
+
+    /// Mounts what a package has brought; tells what could not be mounted.
+    pub(in crate::mount) fn mount_new(&self, open: &Open) -> Result<Vec<String>, Refusal> {
+        if self.new.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut table = open.table()?;
+        open.forget_finished(&mut table);
+        Ok(mount_more(open, &mut table, &self.new, Choice::Automatic))
     }
 
     /// Receives the next snapshot that its target does not have yet; `hear` is told what comes, and
-    /// `set` sets properties of a target that is there. `None`: that was all, or nobody listens.
+    /// `current` tells what is mounted. `None`: that was all, or nobody listens.
     pub(in crate::mount) fn next_arrival(
         &mut self,
         hear: impl Fn(ReceiveReport) -> io::Result<()>,
-        set: impl Fn(&str) -> Result<(), Refusal>,
+        current: impl Fn() -> Option<Arc<Open>>,
     ) -> Result<Option<Arrival<'a>>, Refusal> {
-        let is_package = self.streams.is_package();
         loop {
             let next = self.streams.next_stream().map_err(|error| cannot(words(&error)))?;
             let Some(incoming) = next else { return Ok(None) };
-            let tree = self.pool.live().dataset_tree().map_err(cannot)?;
-            let order = order(&tree, self.request, &incoming, is_package)?;
-            let Order { mut order, is_new, extent } = order;
-            drop(tree);
             let (head, last) = incoming.sent().map_err(|error| cannot(words(&error)))?;
+            // It is shown, whatever becomes of it here.
+            check_received_name(&head, &last).map_err(|_| refusal_of_name(&head))?;
+            let tree = self.pool.live().dataset_tree().map_err(cannot)?;
+            let order = order(&tree, self.request, &self.places, &incoming)?;
+            let Order { mut order, is_new, extent } = order;
+            let (mut origin, brings) = (None, Brings::of(&incoming));
+            let is_made = is_new && !incoming.is_rest();
+            if is_made && order.origin.is_none() {
+                let found = incoming.origin(self.pool.live(), &order.target);
+                origin = found.map_err(|error| refused_stream(brings, &order.target, &error))?;
+                order.origin.clone_from(&origin);
+            }
             let snapshot = order.snapshot.as_ref().unwrap_or(&last);
             check_received_name(&order.target, snapshot).map_err(cannot)?;
             let heard = hear(ReceiveReport {
                 sent: format!("{head}@{last}"),
                 snapshot: format!("{}@{snapshot}", order.target),
                 extent,
+                origin,
             });
             if heard.is_err() {
                 return Ok(None);
@@ -219,45 +191,84 @@ impl<'a, 'f> Arrivals<'a, 'f> {
             if self.request.dry_run || extent == StreamExtent::Known {
                 continue;
             }
+            let kind = match incoming.objset_type() {
+                ObjsetType::Zvol => DatasetKind::Volume,
+                _ => DatasetKind::FileSystem,
+            };
+            let is_top = if self.places.is_top(&head) { IsTop::Yes } else { IsTop::No };
+            let datasets = self.package.iter().flat_map(|package| &package.datasets);
+            let told = datasets.into_iter().find(|told| told.name == head);
+            let guid = incoming.begin().to_guid;
+            let snapshots = told.into_iter().flat_map(|told| &told.snapshots);
+            let told_of_snapshot = snapshots.into_iter().find(|one| one.guid == guid).cloned();
             // Properties come first: what is received has to be within quotas, and is mounted with
             // what they let happen.
-            let mut made = Vec::new();
-            if is_new && !incoming.is_rest() {
-                let kind = match incoming.objset_type() {
-                    ObjsetType::Zvol => DatasetKind::Volume,
-                    _ => DatasetKind::FileSystem,
-                };
+            let brought = match self.settled.insert(order.target.clone()) {
+                true => Brought::new(told, kind, self.request, is_top),
+                false => Brought::default(),
+            };
+            let Brought { received, delayed, own, mut refused } = brought;
+            let (mut made, mut former) = (Vec::new(), None);
+            if is_made {
                 let view = self.pool.view().map_err(cannot)?;
-                let properties = stored(&view, kind, &self.request.properties);
-                order.properties = properties.map_err(cannot)?;
+                order.properties = stored(&view, kind, &own).map_err(cannot)?;
+                // What it has so far is what the user wants.
+                let earlier = EarlierValues::Kept;
+                order.received = received.map(|values| ReceivedProperties { earlier, ..values });
                 if matches!(self.request.target, ReceiveTarget::Path(_)) {
                     create_above(self.pool, &order.target, &mut made).map_err(cannot)?;
                 }
-            } else if !self.has_properties {
-                set(&order.target)?;
+            } else if received.is_some() || !own.is_empty() {
+                let Some(open) = current() else { return Ok(None) };
+                let before = tree.open(&order.target).and_then(|one| one.stored_properties());
+                let before = before.map_err(cannot)?;
+                let settled = received.as_ref().map_or_else(
+                    || Ok(Vec::new()),
+                    |received| give(&open, &order.target, &before, received),
+                );
+                let set = settled.and_then(|more| {
+                    refused.extend(more);
+                    set_own(&open, &order.target, &own)
+                });
+                if let Err(refusal) = set {
+                    restore(&open, &order.target, &before);
+                    return Err(refusal);
+                }
+                former = Some(before);
             }
-            self.has_properties = true;
-            let brings = Brings::of(&incoming);
-            let arrived = incoming.arrive(self.pool.live(), &order);
-            return match arrived {
-                Ok(arrived) => Ok(Some(Arrival { arrived, brings, is_new, made })),
+            drop(tree);
+            let arrived = match incoming.arrive(self.pool.live(), &order) {
+                Ok(arrived) => arrived,
                 Err(error) => {
                     let refused = broken_off(self.pool, (brings, &order), &error);
                     match is_there(self.pool, &order.target) {
                         true => self.left = made,
                         false => destroy_again(self.pool, &made),
                     }
-                    Err(refused)
+                    if let (Some(former), Some(open)) = (former, current()) {
+                        restore(&open, &order.target, &former);
+                    }
+                    return Err(refused);
                 }
             };
+            refused.extend(engine_refused(arrived.refused_properties()));
+            return Ok(Some(Arrival {
+                pool: self.pool,
+                arrived,
+                brings,
+                is_new,
+                made,
+                former,
+                delayed,
+                told: told_of_snapshot,
+                refused,
+            }));
         }
     }
-}
 
-impl Arrivals<'_, '_> {
     /// Mounts what stays of what was made, after something was refused.
-    pub(in crate::mount) fn mount_left(self, open: &Open) {
-        let left = self.left.into_iter().collect();
+    pub(in crate::mount) fn mount_left(&mut self, open: &Open) {
+        let left = std::mem::take(&mut self.left).into_iter().collect();
         let Ok(mut table) = open.table() else { return };
         if !self.request.leave_unmounted {
             for complaint in mount_more(open, &mut table, &left, Choice::Automatic) {
@@ -265,40 +276,65 @@ impl Arrivals<'_, '_> {
             }
         }
     }
-}
 
-/// Sets the properties that a target is to get which is there.
-pub(in crate::mount) fn set_properties(
-    open: &Open,
-    target: &str,
-    request: &ReceiveRequest,
-) -> Result<(), Refusal> {
-    match request.properties.as_slice() {
-        [] => Ok(()),
-        properties => properties::set(open, target, properties, false).map(drop),
+    /// Whether there may be several streams.
+    pub(in crate::mount) const fn is_package(&self) -> bool {
+        self.streams.is_package()
     }
 }
 
+/// Sets the properties that a user wants a target to have which is there.
+fn set_own(open: &Open, target: &str, own: &[crate::protocol::Pair]) -> Result<(), Refusal> {
+    match own {
+        [] => Ok(()),
+        own => properties::set(open, target, own, false).map(drop),
+    }
+}
+
+/// Lets a target have the properties again that it had before something that is refused.
+fn restore(open: &Open, target: &str, former: &StoredProperties) {
+    properties::restore(open, target, former).unwrap_or_else(|refusal| {
+        tracing::warn!(message = refusal.message, target, "properties stay changed");
+    });
+}
+
 impl Arrival<'_> {
-    /// Lets the target have it, which is mounted as it was, or as a new file system is; tells the bytes
-    /// of the stream, and what could not be done besides.
+    /// Lets the target have it, which stays mounted as it was.
     pub(in crate::mount) fn end(
         self,
         open: &Open,
         request: &ReceiveRequest,
-    ) -> Result<(u64, Vec<String>), Refusal> {
-        let Self { arrived, brings, is_new, made } = self;
+    ) -> Result<Ended, Refusal> {
+        let Self { pool, arrived, brings, is_new, made, former, delayed, told, refused } = self;
+        // Nobody renames it from now on.
         let mut table = open.table()?;
         open.forget_finished(&mut table);
-        // Nobody renames it from now on.
         let target = arrived.target().map_err(|_| cannot("destination was destroyed meanwhile"))?;
         let mut change = Arriving { arrived: Some(arrived), brings, target: &target };
-        let (received, mut complaints) = exchange(open, &mut table, &target, &mut change)?;
-        if is_new && !request.leave_unmounted {
-            let new = made.into_iter().chain([target]).collect();
-            complaints.extend(mount_more(open, &mut table, &new, Choice::Automatic));
+        let exchanged = exchange(open, &mut table, &target, &mut change);
+        drop(table);
+        let (received, complaints) = match exchanged {
+            Ok(exchanged) => exchanged,
+            Err(refusal) => {
+                if let Some(former) = former {
+                    restore(open, &target, &former);
+                }
+                return Err(refusal);
+            }
+        };
+        let mut refused = refused;
+        if !delayed.is_empty() {
+            refused.extend(give_delayed(pool, &target, delayed));
         }
-        Ok((received.bytes, complaints))
+        let mut warnings = warnings(&target, refused);
+        if let Some(told) = told {
+            warnings.extend(give_snapshot(pool, &received.snapshot, &told, request));
+        }
+        let new = match is_new && !request.leave_unmounted {
+            true => made.into_iter().chain([target]).collect(),
+            false => BTreeSet::new(),
+        };
+        Ok(Ended { bytes: received.bytes, complaints, warnings, new })
     }
 }
 
@@ -323,7 +359,7 @@ impl NewContents for Arriving<'_, '_> {
 
     fn change(&mut self) -> Result<Received, Refusal> {
         let arrived = self.arrived.take().ok_or_else(|| cannot("it is received already"))?;
-        arrived.end().map_err(|error| refused(self.brings, self.target, &error.into()))
+        arrived.end().map_err(|error| refused_stream(self.brings, self.target, &error.into()))
     }
 }
 
@@ -338,35 +374,26 @@ struct Order {
 fn order<R: Read>(
     tree: &DatasetTree,
     request: &ReceiveRequest,
+    places: &Places,
     incoming: &Incoming<'_, R>,
-    is_package: bool,
 ) -> Result<Order, Refusal> {
     let (sent, _) = incoming.sent().map_err(|error| cannot(words(&error)))?;
-    let below = |parent: &str, rest: Option<&str>| match rest {
-        Some(rest) => format!("{parent}/{rest}"),
-        None => parent.to_owned(),
-    };
-    let (target, snapshot) = match &request.target {
-        ReceiveTarget::Dataset(name) => (name.clone(), None),
-        ReceiveTarget::Snapshot(name) => match name.split_once('@') {
-            Some((head, last)) => (head.to_owned(), Some(last.to_owned())),
-            None => (name.clone(), None),
-        },
-        ReceiveTarget::Path(parent) => {
-            (below(parent, sent.split_once('/').map(|(_, rest)| rest)), None)
-        }
-        ReceiveTarget::LastName(parent) => (below(parent, sent.rsplit('/').next()), None),
-    };
     let found = |name: &str| match tree.open(name) {
         Ok(dataset) => Ok(Some(dataset)),
         Err(DatasetError::NotFound { .. }) => Ok(None),
         Err(error) => Err(cannot(error)),
     };
+    let is_package = places.top().is_some();
+    let snapshot = match &request.target {
+        ReceiveTarget::Snapshot(name) => name.split_once('@').map(|(_, last)| last.to_owned()),
+        _ => None,
+    };
     let mut order = ReceiveOrder {
-        target,
+        target: places.of(&sent)?,
         snapshot,
-        origin: request.origin.clone(),
+        origin: request.origin.clone().filter(|_| places.is_top(&sent)),
         properties: Vec::new(),
+        received: None,
         changes: if request.force { LocalChanges::GivenUp } else { LocalChanges::Kept },
         remains: match request.remains {
             protocol::Remains::Destroyed => Remains::Destroyed,
@@ -383,16 +410,26 @@ fn order<R: Read>(
         let is_known =
             may_be_known && has_snapshot(&target, incoming.begin().to_guid).map_err(cannot)?;
         let extent = if is_known { StreamExtent::Known } else { extent };
+        if is_package && extent == StreamExtent::Incremental && !incoming.is_clone() {
+            // That was for the first one of them.
+            order.origin = None;
+        }
         // What the rest is missing of was new, and is not mounted yet.
         let is_new = incoming.is_rest() && target.is_inconsistent();
         return Ok(Order { order, is_new, extent });
     }
-    if let ReceiveTarget::Path(parent) | ReceiveTarget::LastName(parent) = &request.target {
+    if let Some(parent) = places.around(&sent) {
         let parent = found(parent)?
-            .ok_or_else(|| cannot(format_args!("specified fs ({parent}) does not exist")))?;
+            .ok_or_else(|| cannot(format_args!("specified fs ({parent}) does not exist")));
+        // Where only news of something below it come, it may be that all of it is missing.
+        let parent = match (&request.target, parent) {
+            (ReceiveTarget::Dataset(_), Err(_)) => None,
+            (_, parent) => Some(parent?),
+        };
         // It may have another name by now. What becomes a clone is made anew.
         let is_clone = order.origin.is_some() || incoming.is_clone();
         if let Some(source) = incoming.source().filter(|_| !is_clone)
+            && let Some(parent) = parent
             && let Some(renamed) = with_snapshot(&parent, source).map_err(cannot)?
         {
             order.target = renamed;

@@ -1,0 +1,224 @@
+//! Properties that a send stream brings (spec 08, section 9.7).
+//!
+//! What a stream brings is kept apart from a dataset's own values, which go before it. A stream that
+//! says something of properties takes away what streams before it brought; from a dataset that never
+//! had anything of a stream, its own values.
+
+use super::place::Place;
+use super::property::{Limit, PropertyChange};
+use super::{TaskContext, TaskError};
+use crate::dataset::property::{DatasetProperty, Inheritance, StoredProperties};
+use crate::dataset::{DatasetKind, DatasetName};
+use crate::live::LiveError;
+use crate::live::change_error::ChangeError;
+use crate::live::datasets::values::in_force;
+use crate::live::space::limits::SpaceTier;
+use crate::mos::names;
+use crate::mos::property_values::{self, Fallback, Owner, StoredValue};
+use rzfs_format::ObjectId;
+use rzfs_format::object_type::ObjectType;
+use rzfs_format::objset::ObjsetType;
+use rzfs_zap::ZapValue;
+
+/// What becomes of values that streams have brought before.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum EarlierValues {
+    /// They stay, unless there are others now.
+    #[default]
+    Kept,
+    /// They go.
+    Replaced,
+}
+
+/// Properties that a stream brings, and what is to be done otherwise.
+#[derive(Clone, Default, Debug)]
+pub struct ReceivedProperties {
+    /// Values, as they are stored.
+    pub values: Vec<(String, ZapValue)>,
+    /// What becomes of those before.
+    pub earlier: EarlierValues,
+    /// Properties whose received value is not to be in force.
+    pub hidden: Vec<String>,
+    /// The same, and the dataset's own values go.
+    pub inherited: Vec<String>,
+}
+
+/// What a stream brings, as far as it can be had.
+struct Judged {
+    place: Place,
+    changes: Vec<PropertyChange>,
+    refused: Vec<(String, ChangeError)>,
+}
+
+impl TaskContext<'_> {
+    /// Gives a file system, volume or snapshot the properties that a stream brings; answers those that it
+    /// cannot have, and why.
+    pub(crate) fn receive_properties(
+        &mut self,
+        name: &str,
+        brought: &ReceivedProperties,
+    ) -> Result<Vec<(String, ChangeError)>, TaskError> {
+        let parsed = DatasetName::parse(name);
+        if let Some(snapshot) = parsed.and_then(|name| name.snapshot()) {
+            let head = parsed.map(|name| name.head()).unwrap_or_default();
+            return self.receive_snapshot_properties((name, head, snapshot), &brought.values);
+        }
+        let Judged { place, changes, refused } = self.check(|this| this.judge(name, brought))?;
+        self.require_space(SpaceTier::Reserved)?;
+        let zap = self.properties_of(place.dir)?;
+        let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
+        if brought.earlier == EarlierValues::Replaced {
+            let stay: Vec<_> = changes.iter().map(|change| change.name.as_str()).collect();
+            property_values::clear_received(&self.mos, zap, &stay)?;
+        }
+        for change in &changes {
+            if let Some(value) = &change.value {
+                property_values::receive(&self.mos, zap, &change.name, value)?;
+            }
+        }
+        for name in &brought.hidden {
+            let stored = StoredValue::read(&self.mos, (zap, Owner::Directory), name)?;
+            if !stored.is_own() {
+                property_values::unset(&self.mos, zap, name, Fallback::Parent)?;
+            }
+        }
+        for name in &brought.inherited {
+            property_values::unset(&self.mos, zap, name, Fallback::Parent)?;
+        }
+        self.settle_limits(&place, reserved)?;
+        for change in &changes {
+            self.log_change(&place, change)?;
+        }
+        Ok(refused)
+    }
+
+    /// Lets a file system or volume have the properties again that it had before.
+    pub(crate) fn restore_properties(
+        &mut self,
+        name: &str,
+        former: &StoredProperties,
+    ) -> Result<(), TaskError> {
+        let place = self.check(|this| {
+            let place = this.head(name)?;
+            let zap = this.dir(place.dir)?.properties;
+            zap.map_or(Ok(()), |zap| this.mos.check_zap(zap))?;
+            Ok(place)
+        })?;
+        self.require_space(SpaceTier::Reserved)?;
+        let zap = self.properties_of(place.dir)?;
+        let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
+        property_values::restore(&self.mos, zap, former)?;
+        self.settle_limits(&place, reserved)
+    }
+
+    fn judge(&mut self, name: &str, brought: &ReceivedProperties) -> Result<Judged, TaskError> {
+        let place = self.head(name)?;
+        let kind = match self.objset_type(place.head)? {
+            ObjsetType::Zvol => DatasetKind::Volume,
+            _ => DatasetKind::FileSystem,
+        };
+        let (possible, mut refused) = judge_values(kind, &brought.values);
+        let properties = self.dir(place.dir)?.properties;
+        properties.map_or(Ok(()), |zap| self.mos.check_zap(zap))?;
+        // What has no effect need not fit the rest.
+        let (mut effective, mut changes) = (Vec::new(), Vec::new());
+        for change in possible {
+            let is_effective = match properties {
+                Some(zap) if property_values::has_received(&self.mos, zap)? => {
+                    let stored =
+                        StoredValue::read(&self.mos, (zap, Owner::Directory), &change.name)?;
+                    stored.lets_received()
+                }
+                Some(_) | None => true,
+            };
+            if is_effective { effective.push(change) } else { changes.push(change) }
+        }
+        for change in &effective {
+            match self.check_value(&place, change, &effective) {
+                Ok(()) => changes.push(change.clone()),
+                Err(TaskError::Refused(error)) => refused.push((change.name.clone(), error)),
+                Err(error) => return Err(error),
+            }
+        }
+        if effective.iter().any(|change| change.limit() == Some(Limit::Count)) {
+            self.check_counting(place.dir)?;
+        }
+        Ok(Judged { place, changes, refused })
+    }
+
+    /// The ZAP of a directory's properties.
+    pub(super) fn properties_of(&mut self, dir: ObjectId) -> Result<ObjectId, LiveError> {
+        if let Some(zap) = self.dir(dir)?.properties {
+            return Ok(zap);
+        }
+        let zap = self.mos.create_zap(ObjectType::DSL_PROPS)?;
+        self.state.dirs.change(&self.mos, dir, |dir| dir.properties = Some(zap))?;
+        Ok(zap)
+    }
+
+    /// Has all limits follow the properties that are in force now; `reserved` is the space that was set
+    /// aside for the head before.
+    fn settle_limits(&mut self, place: &Place, reserved: u64) -> Result<(), TaskError> {
+        let quota = self.own_number(place.dir, DatasetProperty::Quota)?;
+        self.state.dirs.change(&self.mos, place.dir, |dir| dir.quota = quota)?;
+        let reservation = self.own_number(place.dir, DatasetProperty::Reservation)?;
+        self.state.dirs.set_reservation(&self.mos, place.dir, reservation)?;
+        let now = self.own_number(place.dir, DatasetProperty::RefReservation)?;
+        self.charge_refreservation(place, reserved, now)?;
+        for limit in [DatasetProperty::FilesystemLimit, DatasetProperty::SnapshotLimit] {
+            let dirs = &mut self.state.dirs;
+            let own = Inheritance::Own;
+            let value = in_force(&self.mos, dirs, place.dir, limit.name(), own)?;
+            if value.and_then(|value| value.first_u64()).is_some_and(|limit| limit != u64::MAX) {
+                self.start_counting(place.dir)?;
+            }
+        }
+        self.state.changed.push(place.name.clone());
+        Ok(())
+    }
+
+    fn receive_snapshot_properties(
+        &mut self,
+        (name, head, snapshot): (&str, &str, &str),
+        values: &[(String, ZapValue)],
+    ) -> Result<Vec<(String, ChangeError)>, TaskError> {
+        let (place, id, mut phys) = self.check(|this| {
+            let not_found = || ChangeError::NotFound { name: name.to_owned() };
+            let place = this.head(head)?;
+            let found = names::snapshot(&this.mos, &this.dataset(place.head)?, snapshot)?;
+            let (_, id) = found.ok_or_else(not_found)?;
+            let phys = this.dataset(id)?;
+            phys.properties.map_or(Ok(()), |zap| this.mos.check_zap(zap))?;
+            Ok((place, id, phys))
+        })?;
+        let (changes, refused) = judge_values(DatasetKind::Snapshot, values);
+        if changes.is_empty() {
+            return Ok(refused);
+        }
+        self.require_space(SpaceTier::Reserved)?;
+        let zap = self.snapshot_properties(id, &mut phys)?;
+        for change in &changes {
+            if let Some(value) = &change.value {
+                property_values::receive(&self.mos, zap, &change.name, value)?;
+            }
+            let place = Place { name: name.to_owned(), head: id, ..place.clone() };
+            self.log_change(&place, change)?;
+        }
+        Ok(refused)
+    }
+}
+
+/// Which values a dataset of this kind can have, and why not the others.
+fn judge_values(
+    kind: DatasetKind,
+    values: &[(String, ZapValue)],
+) -> (Vec<PropertyChange>, Vec<(String, ChangeError)>) {
+    let (mut changes, mut refused) = (Vec::new(), Vec::new());
+    for (name, value) in values {
+        match PropertyChange::received(kind, name, value) {
+            Ok(change) => changes.push(change),
+            Err(error) => refused.push((name.clone(), error)),
+        }
+    }
+    (changes, refused)
+}

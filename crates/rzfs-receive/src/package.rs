@@ -1,0 +1,148 @@
+//! The head of a package, judged: names and identities in it can be those of datasets (spec 08,
+//! section 6.3).
+
+use rzfs_dsl::dataset::DatasetName;
+use rzfs_format::Guid;
+use rzfs_stream::{Package, PackageExtent, PackagedDataset};
+use std::collections::BTreeSet;
+
+/// What the head of a package says that cannot be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PackageProblem {
+    /// No dataset or snapshot can have such a name.
+    #[error("'{}' is no name", .name.escape_debug())]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// A dataset is not below what was sent.
+    #[error("'{name}' is not part of '{top}'")]
+    Elsewhere {
+        /// The dataset.
+        name: String,
+        /// What was sent.
+        top: String,
+    },
+    /// The same name, or the same snapshot, is there twice.
+    #[error("'{name}' is there twice")]
+    Twice {
+        /// The second one.
+        name: String,
+    },
+    /// A package of one dataset has several.
+    #[error("there is more than one file system in it")]
+    Several,
+}
+
+/// Judges what a package of `top`, a snapshot, says.
+pub(crate) fn check(package: &Package, top: &str) -> Result<(), PackageProblem> {
+    let bad = |name: &str| PackageProblem::Name { name: name.to_owned() };
+    let top = named(top).filter(|top| top.snapshot().is_some()).ok_or_else(|| bad(top))?.head();
+    if package.extent == PackageExtent::One && package.datasets.len() > 1 {
+        return Err(PackageProblem::Several);
+    }
+    for last in package.from.iter().chain([&package.to]) {
+        let name = format!("{top}@{last}");
+        named(&name).ok_or_else(|| bad(last))?;
+    }
+    let mut seen = BTreeSet::new();
+    let mut guids = BTreeSet::new();
+    for dataset in &package.datasets {
+        let name = dataset.name.as_str();
+        named(name).filter(|name| name.snapshot().is_none()).ok_or_else(|| bad(name))?;
+        let rest = name.strip_prefix(top);
+        if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            return Err(PackageProblem::Elsewhere { name: name.to_owned(), top: top.to_owned() });
+        }
+        let is_new = seen.insert(name.to_owned()) && snapshots_differ(dataset, &mut guids)?;
+        if !is_new {
+            return Err(PackageProblem::Twice { name: name.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// A name that is not one of the engine's own.
+fn named(name: &str) -> Option<DatasetName<'_>> {
+    DatasetName::parse(name).filter(|_| !name.contains('%'))
+}
+
+/// Whether no two snapshots have a name, or an identity.
+fn snapshots_differ(
+    dataset: &PackagedDataset,
+    guids: &mut BTreeSet<Guid>,
+) -> Result<bool, PackageProblem> {
+    let mut names = BTreeSet::new();
+    for snapshot in &dataset.snapshots {
+        let name = format!("{}@{}", dataset.name, snapshot.name);
+        if named(&name).is_none() || snapshot.guid == Guid(0) {
+            return Err(PackageProblem::Name { name });
+        }
+        if !names.insert(snapshot.name.as_str()) || !guids.insert(snapshot.guid) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_stream::PackagedSnapshot;
+
+    fn dataset(name: &str, snapshots: &[(&str, u64)]) -> PackagedDataset {
+        let snapshots = snapshots.iter().map(|(name, guid)| PackagedSnapshot {
+            name: (*name).to_owned(),
+            guid: Guid(*guid),
+            properties: None,
+            holds: None,
+        });
+        PackagedDataset {
+            guid: Guid(1),
+            name: name.to_owned(),
+            parent_snapshot: None,
+            origin: None,
+            properties: None,
+            snapshots: snapshots.collect(),
+        }
+    }
+
+    fn judged(to: &str, datasets: &[PackagedDataset]) -> Result<(), PackageProblem> {
+        let package = Package {
+            from: None,
+            to: to.to_owned(),
+            extent: PackageExtent::Tree,
+            datasets: datasets.to_vec(),
+        };
+        check(&package, "p/a@s")
+    }
+
+    #[test]
+    fn names_and_identities_are_judged() {
+        let fine = [dataset("p/a", &[("s", 1)]), dataset("p/a/b", &[("r", 2), ("s", 3)])];
+        assert_eq!(judged("s", &fine), Ok(()));
+        let long = format!("p/a/{}", "x".repeat(250));
+        for name in
+            ["p/a/..", "p/a/../../x", "p/a//b", "/etc", "p/a@s", "p/a/%recv", "p/a/\n", "", &long]
+        {
+            let refused = judged("s", &[dataset(name, &[("s", 1)])]);
+            assert!(matches!(refused, Err(PackageProblem::Name { .. })), "{name}: {refused:?}");
+        }
+        for name in ["p", "p/ab", "q/a"] {
+            let refused = judged("s", &[dataset(name, &[("s", 1)])]);
+            assert!(matches!(refused, Err(PackageProblem::Elsewhere { .. })), "{name}");
+        }
+        for snapshots in [&[("../s", 1)][..], &[("", 1)], &[("s@t", 1)], &[("%s", 1)], &[("s", 0)]]
+        {
+            let refused = judged("s", &[dataset("p/a", snapshots)]);
+            assert!(matches!(refused, Err(PackageProblem::Name { .. })), "{snapshots:?}");
+        }
+        for snapshots in [&[("s", 1), ("s", 2)][..], &[("s", 1), ("t", 1)]] {
+            let refused = judged("s", &[dataset("p/a", snapshots)]);
+            assert!(matches!(refused, Err(PackageProblem::Twice { .. })), "{snapshots:?}");
+        }
+        let twice = [dataset("p/a", &[("s", 1)]), dataset("p/a", &[("s", 2)])];
+        assert!(matches!(judged("s", &twice), Err(PackageProblem::Twice { .. })));
+        assert!(matches!(judged("..", &fine), Err(PackageProblem::Name { .. })));
+    }
+}

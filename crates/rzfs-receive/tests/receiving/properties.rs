@@ -1,0 +1,75 @@
+//! What a stream says of properties is kept apart from what is set, and can be taken back.
+
+use crate::{TARGET, golden};
+use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource};
+use rzfs_dsl::live::{EarlierValues, LivePool, LocalChanges, ReceivedProperties};
+use rzfs_proof::ImagePool;
+use rzfs_receive::{ReceiveOrder, Streams};
+
+const MIB: u64 = 1 << 20;
+
+fn brought(values: &[(&str, u64)]) -> ReceivedProperties {
+    let values = values.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()));
+    ReceivedProperties {
+        values: values.collect(),
+        earlier: EarlierValues::Replaced,
+        ..ReceivedProperties::default()
+    }
+}
+
+fn number(pool: &LivePool, property: DatasetProperty) -> (u64, PropertySource) {
+    let dataset = pool.dataset_tree().unwrap().open(TARGET).unwrap();
+    let source = dataset.native_property(property).unwrap().unwrap().source;
+    (dataset.number(property).unwrap(), source)
+}
+
+/// Space is set aside, and limits hold, as the values in force say, whichever way they come and go.
+#[test]
+fn space_that_received_properties_set_aside_is_accounted_for() {
+    let Some(full) = golden("full-c") else { return };
+    let world = ImagePool::new("A");
+    let pool = world.create_pool();
+    let bytes = full.bytes().unwrap();
+    let values = [
+        ("reservation", 20 * MIB),
+        ("refreservation", 10 * MIB),
+        ("quota", 30 * MIB),
+        ("copies", 9),
+    ];
+    let order = ReceiveOrder {
+        target: TARGET.to_owned(),
+        snapshot: None,
+        origin: None,
+        properties: vec![("quota".to_owned(), (25 * MIB).into())],
+        received: Some(ReceivedProperties { earlier: EarlierValues::Kept, ..brought(&values) }),
+        changes: LocalChanges::Kept,
+    };
+    let mut streams = Streams::open(bytes.as_slice()).unwrap();
+    let arrived = streams.next_stream().unwrap().unwrap().arrive(&pool, &order).unwrap();
+    let refused: Vec<_> = arrived.refused_properties().iter().map(|(name, _)| name).collect();
+    assert_eq!(refused, ["copies"]);
+    arrived.end().unwrap();
+    let (local, received) = (PropertySource::Local, PropertySource::Received);
+    assert_eq!(number(&pool, DatasetProperty::Quota), (25 * MIB, local.clone()));
+    assert_eq!(number(&pool, DatasetProperty::Reservation), (20 * MIB, received.clone()));
+    let tree = pool.dataset_tree().unwrap();
+    let former = tree.open(TARGET).unwrap().stored_properties().unwrap();
+    let space = |pool: &LivePool| {
+        let tree = pool.dataset_tree().unwrap();
+        let dir = tree.open(TARGET).unwrap().dsl_dir().clone();
+        (dir.used, dir.quota, dir.reserved)
+    };
+    let before = space(&pool);
+    let others = brought(&[("reservation", 5 * MIB), ("quota", u64::MAX), ("refquota", 1)]);
+    let refused = pool.receive_properties(TARGET, &others).unwrap();
+    // One has no effect here, so it need not fit; the other one would be less than there is.
+    assert_eq!(refused.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["refquota"]);
+    assert_eq!(number(&pool, DatasetProperty::Reservation), (5 * MIB, received));
+    assert_eq!(number(&pool, DatasetProperty::RefReservation).0, 0);
+    assert_eq!(number(&pool, DatasetProperty::Quota), (25 * MIB, local));
+    assert_ne!(space(&pool), before);
+    pool.restore_properties(TARGET, &former).unwrap();
+    assert_eq!(space(&pool), before);
+    pool.export().unwrap();
+    world.judge_chains();
+}

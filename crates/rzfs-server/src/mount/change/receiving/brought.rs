@@ -1,0 +1,270 @@
+//! The properties and holds that a package brings (spec 08, section 9.7).
+//!
+//! All of them are somebody else's: a property has to be one that can be set on a dataset of the kind, with
+//! a value that it can have. What cannot be had is told, and keeps nothing from being received.
+
+use super::super::super::open::Open;
+use super::super::properties;
+use crate::protocol::{Pair, ReceiveRequest};
+use rzfs::WritablePool;
+use rzfs::setting::{DatasetSetting, Occasion, SettingError};
+use rzfs::zap::ZapValue;
+use rzfs_dsl::dataset::DatasetKind;
+use rzfs_dsl::dataset::property::{DatasetProperty, Inheritance, StoredProperties};
+use rzfs_dsl::live::{ChangeError, EarlierValues, ReceivedProperties};
+use rzfs_stream::{PackagedDataset, PackagedSnapshot, SentValue};
+use std::fmt::Display;
+
+/// So many properties that cannot be had are told one by one.
+const MOST_WARNINGS: usize = 20;
+/// So many tags are taken over of a snapshot.
+const MOST_HOLDS: usize = 1000;
+
+/// What becomes of the properties of a dataset that gets something.
+#[derive(Debug, Default)]
+pub(super) struct Brought {
+    /// What is received, if anything is said of that.
+    pub(super) received: Option<ReceivedProperties>,
+    /// What is received only when the contents are there: these may be more than it lets be.
+    pub(super) delayed: Vec<(String, ZapValue)>,
+    /// What the user wants it to have.
+    pub(super) own: Vec<Pair>,
+    /// What it cannot have.
+    pub(super) refused: Vec<(String, String)>,
+}
+
+impl Brought {
+    /// What a package says of a dataset, and the user of what was named or of what is below it.
+    pub(super) fn new(
+        told: Option<&PackagedDataset>,
+        kind: DatasetKind,
+        request: &ReceiveRequest,
+        is_top: IsTop,
+    ) -> Self {
+        let mut brought = Self::default();
+        let said = told.and_then(|told| told.properties.as_ref());
+        let mut received = ReceivedProperties {
+            earlier: match said {
+                Some(_) => EarlierValues::Replaced,
+                None => EarlierValues::Kept,
+            },
+            ..ReceivedProperties::default()
+        };
+        for (name, value) in said.into_iter().flatten() {
+            let native = DatasetProperty::from_name(name);
+            let is_left_out = request.excluded.contains(name) && !is_inherited(name);
+            // Where the key is concerns streams that are encrypted.
+            if is_left_out || native == Some(DatasetProperty::KeyLocation) {
+                continue;
+            }
+            let values = match native {
+                Some(DatasetProperty::RefQuota) => &mut brought.delayed,
+                _ => &mut received.values,
+            };
+            match setting(name, value, kind) {
+                Ok(setting) => values.push((setting.name, setting.value)),
+                Err(error) => brought.refused.push((name.clone(), error.to_string())),
+            }
+        }
+        let inherited = |names: &mut dyn Iterator<Item = &String>| {
+            names.filter(|name| is_inherited(name)).cloned().collect::<Vec<_>>()
+        };
+        received.hidden = inherited(&mut request.excluded.iter());
+        match is_top {
+            IsTop::Yes => brought.own.clone_from(&request.properties),
+            IsTop::No => {
+                received.inherited =
+                    inherited(&mut request.properties.iter().map(|(name, _)| name));
+            }
+        }
+        let says_something =
+            said.is_some() || !received.hidden.is_empty() || !received.inherited.is_empty();
+        brought.received = says_something.then_some(received);
+        brought
+    }
+}
+
+/// Whether a dataset is what was named, and not what is below it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum IsTop {
+    Yes,
+    No,
+}
+
+fn is_inherited(name: &str) -> bool {
+    let native = DatasetProperty::from_name(name);
+    native.is_none_or(|native| native.inheritance() == Inheritance::Inherited)
+}
+
+/// Understands a value that somebody sends.
+fn setting(
+    name: &str,
+    value: &SentValue,
+    kind: DatasetKind,
+) -> Result<DatasetSetting, SettingError> {
+    let wrong = |problem| SettingError::Value { name: name.to_owned(), problem };
+    match value {
+        SentValue::Number(number) if !name.contains(':') => {
+            DatasetSetting::of_number(name, *number, kind)
+        }
+        SentValue::Number(_) => Err(wrong("must be a string")),
+        SentValue::Text(text) => {
+            let text = std::str::from_utf8(text).map_err(|_| wrong("must be text"))?;
+            let native = DatasetProperty::from_name(name);
+            if native.is_some_and(|native| !native.values().is_text()) {
+                return Err(wrong("must be a number"));
+            }
+            let climbs = text.split('/').any(|part| matches!(part, "." | ".."));
+            if native == Some(DatasetProperty::MountPoint) && climbs {
+                return Err(SettingError::MountPoint(name.to_owned()));
+            }
+            DatasetSetting::parse(name, text, kind, Occasion::Change)
+        }
+    }
+}
+
+/// The words for properties that a dataset cannot have.
+pub(super) fn warnings(of: &str, refused: Vec<(String, String)>) -> Vec<String> {
+    let more = refused.len().saturating_sub(MOST_WARNINGS);
+    let mut lines: Vec<_> = refused
+        .into_iter()
+        .take(MOST_WARNINGS)
+        .map(|(name, reason)| match name.len() {
+            0..=255 => plain(&format!("cannot receive {name} property on {of}: {reason}")),
+            _ => format!("cannot receive a property on {of}: its name is too long"),
+        })
+        .collect();
+    if more > 0 {
+        lines.push(format!("{more} more properties could not be set"));
+    }
+    lines
+}
+
+/// A line without anything that a terminal obeys: parts of it are somebody else's.
+fn plain(line: &str) -> String {
+    line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+/// The same of what the engine has refused.
+pub(super) fn engine_refused(refused: &[(String, ChangeError)]) -> Vec<(String, String)> {
+    refused.iter().map(|(name, error)| (name.clone(), error.to_string())).collect()
+}
+
+/// Gives a dataset that is there what is brought, and its mounts follow. Answers what it cannot have.
+pub(super) fn give(
+    open: &Open,
+    target: &str,
+    former: &StoredProperties,
+    received: &ReceivedProperties,
+) -> Result<Vec<(String, String)>, crate::protocol::Refusal> {
+    let refused = properties::receive(open, target, former, received)?;
+    Ok(engine_refused(&refused))
+}
+
+/// Gives a dataset what had to wait for its contents; answers what it cannot have.
+pub(super) fn give_delayed(
+    pool: &WritablePool,
+    target: &str,
+    values: Vec<(String, ZapValue)>,
+) -> Vec<(String, String)> {
+    let names: Vec<_> = values.iter().map(|(name, _)| name.clone()).collect();
+    let received = ReceivedProperties { values, ..ReceivedProperties::default() };
+    match pool.live().receive_properties(target, &received) {
+        Ok(refused) => engine_refused(&refused),
+        Err(error) => names.into_iter().map(|name| (name, error.to_string())).collect(),
+    }
+}
+
+/// Gives a snapshot what a package says of it; answers what could not be done.
+pub(super) fn give_snapshot(
+    pool: &WritablePool,
+    snapshot: &str,
+    told: &PackagedSnapshot,
+    request: &ReceiveRequest,
+) -> Vec<String> {
+    let (mut values, mut refused) = (Vec::new(), Vec::new());
+    for (name, value) in told.properties.iter().flatten() {
+        match setting(name, value, DatasetKind::Snapshot) {
+            Ok(setting) => values.push((setting.name, setting.value)),
+            Err(error) => refused.push((name.clone(), error.to_string())),
+        }
+    }
+    if !values.is_empty() {
+        refused.extend(give_delayed(pool, snapshot, values));
+    }
+    let mut lines = warnings(snapshot, refused);
+    let holds = told.holds.iter().flatten().filter(|_| !request.skip_holds);
+    for (tag, _) in holds.take(MOST_HOLDS) {
+        let cannot =
+            |error: &dyn Display| plain(&format!("cannot hold snapshot '{snapshot}': {error}"));
+        match pool.live().hold_snapshots(&[snapshot.to_owned()], tag) {
+            Ok(()) => {}
+            Err(ChangeError::Each(each)) => {
+                lines.extend(each.iter().take(1).map(|(_, error)| cannot(error)));
+            }
+            Err(error) => lines.push(cannot(&error)),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rzfs_format::nvlist::NvString;
+
+    fn text(text: &str) -> SentValue {
+        SentValue::Text(NvString::new(text).unwrap())
+    }
+
+    fn is_taken(name: &str, value: &SentValue) -> bool {
+        setting(name, value, DatasetKind::FileSystem).is_ok()
+    }
+
+    #[test]
+    fn only_what_a_dataset_can_have_is_taken_from_others() {
+        for (name, value) in [
+            ("compression", SentValue::Number(15)),
+            ("quota", SentValue::Number(1 << 30)),
+            ("canmount", SentValue::Number(2)),
+            ("mountpoint", text("/srv/data")),
+            ("mountpoint", text("none")),
+            ("com.example:note", text("any words")),
+        ] {
+            assert!(is_taken(name, &value), "{name} {value:?}");
+        }
+        for (name, value) in [
+            ("used", SentValue::Number(1)),
+            ("guid", SentValue::Number(1)),
+            ("encryption", SentValue::Number(8)),
+            ("version", SentValue::Number(5)),
+            ("volsize", SentValue::Number(1 << 30)),
+            ("casesensitivity", SentValue::Number(1)),
+            ("compression", SentValue::Number(99)),
+            ("compression", text("lz4")),
+            ("recordsize", SentValue::Number(3000)),
+            ("mountpoint", SentValue::Number(1)),
+            ("mountpoint", text("relative")),
+            ("mountpoint", text("/srv/../etc")),
+            ("com.example:note", SentValue::Number(1)),
+            ("com.example:Note$recvd", text("x")),
+            ("$hasrecvd", SentValue::Number(0)),
+            ("nonsense", SentValue::Number(0)),
+            ("userquota@0", SentValue::Number(1)),
+            ("", text("")),
+        ] {
+            assert!(!is_taken(name, &value), "{name} {value:?}");
+        }
+    }
+
+    #[test]
+    fn no_package_fills_the_screen() {
+        let refused = vec![("x".repeat(4000), "reason".to_owned()); 1000];
+        let lines = warnings("tank/a", refused);
+        let told = warnings("tank/a", vec![("\u{1b}[2J".to_owned(), "reason\n".to_owned())]);
+        assert_eq!(told, ["cannot receive ?[2J property on tank/a: reason?"]);
+        assert_eq!(lines.len(), MOST_WARNINGS + 1);
+        assert!(lines.iter().all(|line| line.len() < 100), "{lines:?}");
+        assert_eq!(lines[MOST_WARNINGS], "980 more properties could not be set");
+    }
+}

@@ -1,0 +1,260 @@
+//! Bringing a tree into line with the one that was sent, before and after what is new of it comes
+//! (spec 08, section 9.10).
+//!
+//! A dataset here is the one in the package with which it shares the youngest snapshot. What the package
+//! calls otherwise is renamed; what it does not know is destroyed, if that was asked for. After each change
+//! it is looked again: one makes room for the next.
+
+use super::places::Places;
+use super::wording::cannot;
+use crate::mount::change::datasets::{self, Renaming};
+use crate::mount::change::snapshots;
+use crate::mount::open::Open;
+use crate::protocol::{Newcomers, ReceiveRequest, Refusal, TreeChange, TreeReport};
+use rzfs::WritablePool;
+use rzfs_dsl::dataset::{Dataset, DatasetError};
+use rzfs_format::Guid;
+use rzfs_stream::{Package, PackagedDataset};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// So often it is looked what is to be changed.
+const MOST_PASSES: usize = 1000;
+
+/// What is to be in line with a package.
+pub(super) struct Adjustment<'a> {
+    pub(super) pool: &'a WritablePool,
+    pub(super) request: &'a ReceiveRequest,
+    pub(super) package: &'a Package,
+    pub(super) places: &'a Places,
+    /// The last part of the name of the snapshots that are to be there.
+    pub(super) from: &'a str,
+}
+
+/// A dataset that is here.
+struct Local<'p> {
+    dataset: Dataset,
+    snapshots: Vec<Dataset>,
+    /// What it is in the package.
+    told: Option<&'p PackagedDataset>,
+}
+
+/// The snapshots of a package: which dataset has them, under which name.
+type Known<'p> = BTreeMap<Guid, (&'p PackagedDataset, &'p str)>;
+
+impl Adjustment<'_> {
+    /// Makes all changes that there are to make; `hear` is told of each.
+    pub(super) fn carry_out(
+        &self,
+        open: &Open,
+        hear: &dyn Fn(TreeReport) -> std::io::Result<()>,
+    ) -> Result<(), Refusal> {
+        let mut tried = BTreeSet::new();
+        for pass in 0..MOST_PASSES {
+            let mut changes = self.plan(pass)?;
+            changes.retain(|change| tried.insert(change.clone()));
+            if changes.is_empty() {
+                return Ok(());
+            }
+            for change in changes {
+                let failure = self.change(open, &change).err().map(|refusal| refusal.message);
+                if hear(TreeReport { change, failure }).is_err() {
+                    // Nobody is there any more who wants it.
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&self, open: &Open, change: &TreeChange) -> Result<(), Refusal> {
+        let force = self.request.force_unmount;
+        let complaints = match change {
+            TreeChange::Destroy { name } if name.contains('@') => {
+                snapshots::destroy(open, std::slice::from_ref(name), false)
+            }
+            TreeChange::Destroy { name } => {
+                datasets::destroy(open, std::slice::from_ref(name), force, Newcomers::Keep)
+            }
+            TreeChange::Rename { from, to } => match to.split_once('@') {
+                Some((_, last)) => snapshots::rename(open, std::slice::from_ref(from), last),
+                None => {
+                    let (from, to) = (from.clone(), to.clone());
+                    let ancestors = false;
+                    let renaming =
+                        Renaming { from, to, ancestors, force, leave_mounted: ancestors };
+                    datasets::rename(open, &renaming)
+                }
+            },
+            TreeChange::Promote { name } => snapshots::promote(open, name),
+            TreeChange::Leave { .. } => Ok(Vec::new()),
+        }?;
+        match complaints.as_slice() {
+            [] => Ok(()),
+            complaints => Err(Refusal::new(complaints.join("\n"))),
+        }
+    }
+
+    /// Changes that can be made one after the other.
+    fn plan(&self, pass: usize) -> Result<Vec<TreeChange>, Refusal> {
+        let Some(top) = self.places.top() else { return Ok(Vec::new()) };
+        let top = self.places.of(top)?;
+        let known = known(self.package);
+        let locals = self.locals(&top, &known).map_err(cannot)?;
+        // What has nothing in common with the package is somebody else's.
+        if locals.first().is_none_or(|top| top.told.is_none()) {
+            return Ok(Vec::new());
+        }
+        let promoted = self.promotions(&locals, &known).map_err(cannot)?;
+        if !promoted.is_empty() {
+            return Ok(promoted);
+        }
+        let mut changes = match self.request.force {
+            true => destructions(&locals, &known),
+            false => Vec::new(),
+        };
+        if changes.is_empty() {
+            changes = self.snapshot_renames(&locals, &known, pass);
+        }
+        if changes.is_empty() {
+            changes = self.renames(&locals, pass)?;
+        }
+        Ok(changes)
+    }
+
+    fn locals<'p>(&self, top: &str, known: &Known<'p>) -> Result<Vec<Local<'p>>, DatasetError> {
+        let tree = self.pool.live().dataset_tree()?;
+        let top = match tree.open(top) {
+            Err(DatasetError::NotFound { .. }) => return Ok(Vec::new()),
+            top => top?,
+        };
+        let locals = top.descendants()?.into_iter().map(|dataset| {
+            let snapshots = dataset.snapshots()?;
+            let of = |one: &Dataset| known.get(&one.dsl_dataset().guid).map(|(told, _)| *told);
+            let told = snapshots.iter().rev().find_map(of);
+            Ok(Local { dataset, snapshots, told })
+        });
+        locals.collect()
+    }
+
+    /// Clones that are what others are clones of where they were sent.
+    fn promotions(
+        &self,
+        locals: &[Local<'_>],
+        known: &Known<'_>,
+    ) -> Result<Vec<TreeChange>, DatasetError> {
+        for local in locals {
+            let is_none = local.told.is_some_and(|told| told.origin.is_none());
+            let Some(origin) = local.dataset.origin()?.filter(|_| is_none) else { continue };
+            if known.contains_key(&origin.dsl_dataset().guid) {
+                return Ok(vec![TreeChange::Promote { name: local.dataset.name().to_owned() }]);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Snapshots that have other names in the package.
+    fn snapshot_renames(
+        &self,
+        locals: &[Local<'_>],
+        known: &Known<'_>,
+        pass: usize,
+    ) -> Vec<TreeChange> {
+        let mut changes = Vec::new();
+        for local in locals {
+            let wanted = |one: &Dataset| {
+                let (told, name) = known.get(&one.dsl_dataset().guid)?;
+                let is_same = local.told.is_some_and(|local| local.name == told.name);
+                let to = format!("{}@{name}", local.dataset.name());
+                (is_same && to != one.name()).then_some(to)
+            };
+            for one in &local.snapshots {
+                let Some(to) = wanted(one) else { continue };
+                let taken = local.snapshots.iter().find(|other| other.name() == to);
+                let from = one.name().to_owned();
+                match taken {
+                    None => changes.push(TreeChange::Rename { from, to }),
+                    Some(other) if wanted(other).is_some() => {
+                        let to = format!("{}@{}", local.dataset.name(), interim(pass));
+                        let from = other.name().to_owned();
+                        return vec![TreeChange::Rename { from, to }];
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        changes
+    }
+
+    /// The next dataset that has another name in the package, and those that stay as they are.
+    fn renames(&self, locals: &[Local<'_>], pass: usize) -> Result<Vec<TreeChange>, Refusal> {
+        let is_there = |name: &str| locals.iter().any(|local| local.dataset.name() == name);
+        let mut left = Vec::new();
+        let mut wanted = BTreeMap::new();
+        for local in locals.iter().skip(1) {
+            let Some(told) = local.told else { continue };
+            let name = local.dataset.name();
+            let source = told.snapshots.iter().find(|one| one.name == self.from);
+            let has_source = source.is_some_and(|source| {
+                local.snapshots.iter().any(|one| one.dsl_dataset().guid == source.guid)
+            });
+            if !has_source {
+                let (name, from) = (name.to_owned(), self.from.to_owned());
+                left.push(TreeChange::Leave { name, from });
+                continue;
+            }
+            let to = self.places.of(&told.name)?;
+            if to != name {
+                wanted.insert(name.to_owned(), to);
+            }
+        }
+        for (from, to) in &wanted {
+            let above = to.rsplit_once('/').map_or("", |(above, _)| above);
+            if !is_there(above) {
+                continue;
+            }
+            let (from, to) = match is_there(to) {
+                false => (from.clone(), to.clone()),
+                true if wanted.contains_key(to) => {
+                    let above = to.rsplit_once('/').map_or("", |(above, _)| above);
+                    (to.clone(), format!("{above}/{}", interim(pass)))
+                }
+                true => continue,
+            };
+            left.push(TreeChange::Rename { from, to });
+            break;
+        }
+        Ok(left)
+    }
+}
+
+fn known(package: &Package) -> Known<'_> {
+    let all = package.datasets.iter();
+    let all = all.flat_map(|told| told.snapshots.iter().map(move |one| (told, one)));
+    all.map(|(told, one)| (one.guid, (told, one.name.as_str()))).collect()
+}
+
+/// What the package does not know, what is below it first.
+fn destructions(locals: &[Local<'_>], known: &Known<'_>) -> Vec<TreeChange> {
+    let mut changes = Vec::new();
+    let destroy = |dataset: &Dataset| TreeChange::Destroy { name: dataset.name().to_owned() };
+    for local in locals.iter().rev() {
+        let below = format!("{}/", local.dataset.name());
+        let is_needed =
+            |other: &Local<'_>| other.told.is_some() && other.dataset.name().starts_with(&below);
+        if local.told.is_none() && locals.iter().any(is_needed) {
+            // What is below it may be renamed first.
+            continue;
+        }
+        let is_unknown = |one: &&Dataset| !known.contains_key(&one.dsl_dataset().guid);
+        changes.extend(local.snapshots.iter().filter(is_unknown).map(destroy));
+        if local.told.is_none() {
+            changes.push(destroy(&local.dataset));
+        }
+    }
+    changes
+}
+
+/// A name for what makes room.
+fn interim(pass: usize) -> String {
+    format!("recv-{}-{pass}", std::process::id())
+}
