@@ -1,4 +1,4 @@
-//! `zfs userspace`, `groupspace` and `projectspace` (spec 09, section 3.5).
+//! `zfs userspace`, `groupspace` and `projectspace` (spec 09, sections 3.5 and 3.7).
 
 use super::name;
 use super::query::dataset_at;
