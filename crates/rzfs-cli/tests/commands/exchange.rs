@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A pool `tank` with file systems `tank/a` and `tank/a/inner`.
 fn pool() -> Workshop {
@@ -563,5 +564,65 @@ fn a_directory_that_has_another_name_leaves_what_is_mounted_below_it() {
         assert_eq!(names(&at(&shop, "a/private/plain/deep")), ["file"]);
     }
     drop(stayed);
+    export_and_judge(&shop);
+}
+
+/// Stores numbers into pages of a file, each confirmed by msync(2), until its input ends.
+const CONFIRMED_STORES: &str = "import mmap, os, random, select, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+memory = mmap.mmap(file, 1 << 20)
+print('stores', flush=True)
+number = 0
+while not select.select([0], [], [], 0)[0]:
+    number += 1
+    page = random.randrange(256) * 4096
+    memory[page:page + 8] = b'%08d' % number
+    memory.flush(page, 4096)
+";
+
+#[test]
+fn what_is_stored_while_contents_are_exchanged_is_on_disk_or_gone() {
+    if !has_python() {
+        return;
+    }
+    let shop = pool();
+    // While the kernel is told of these, it has pages of the new contents of the other one already.
+    let others = || (0..1500).map(|number| at(&shop, &format!("a/{number}")));
+    others().for_each(|other| fs::write(other, "then").unwrap());
+    write(&shop, "a/stored", &".".repeat(1 << 20));
+    write(&shop, "a/short", "then, and longer than what is written later");
+    shop.succeed("zfs snapshot tank/a@then");
+    for _ in 0..3 {
+        others().for_each(|other| fs::write(other, "since").unwrap());
+        write(&shop, "a/short", "short");
+        let mut python = Command::new(PYTHON);
+        python.args(["-c", CONFIRMED_STORES]).arg(at(&shop, "a/stored"));
+        let mut python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut told = BufReader::new(python.stdout.take().unwrap()).lines();
+        assert_eq!(told.next().unwrap().unwrap(), "stores");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Its length is told to the kernel while it changes.
+            scope.spawn(|| {
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    write(&shop, "a/short", &format!("{number}").repeat(5));
+                }
+            });
+            shop.succeed("zfs rollback tank/a@then");
+            std::thread::sleep(Duration::from_millis(200));
+            is_over.store(true, Ordering::Relaxed);
+        });
+        drop(python.stdin.take());
+        assert!(python.wait().unwrap().success());
+        let shown = ["a/stored", "a/short"].map(|name| read(&shop, name));
+        shop.succeed("zfs unmount tank/a/inner");
+        shop.succeed("zfs unmount tank/a");
+        shop.succeed("zfs mount tank/a");
+        shop.succeed("zfs mount tank/a/inner");
+        assert_eq!(["a/stored", "a/short"].map(|name| read(&shop, name)), shown);
+    }
     export_and_judge(&shop);
 }
