@@ -225,7 +225,8 @@ impl KnownFiles {
     pub(crate) fn take_pages(&self) -> Vec<INodeNo> {
         let mut numbers = Vec::new();
         for shard in &self.shards {
-            for entry in lock(shard).values_mut().filter(|one| one.pages == KernelPages::Some) {
+            let may_have = [KernelPages::Some, KernelPages::Dropping];
+            for entry in lock(shard).values_mut().filter(|one| may_have.contains(&one.pages)) {
                 entry.pages = KernelPages::Dropping;
                 numbers.push(entry.number);
             }

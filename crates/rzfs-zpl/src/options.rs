@@ -61,15 +61,22 @@ pub enum XattrUse {
 pub struct CacheBudget {
     /// Attributes of files.
     pub nodes: usize,
-    /// Open directories: indexes of microzaps, headers of fat ZAPs. Those that change have as much besides.
+    /// Open directories: indexes of microzaps, headers of fat ZAPs.
     pub directories: usize,
+    /// Those of file systems that change.
+    pub live_directories: usize,
     /// Places in files where readers are expected next.
     pub streams: usize,
 }
 
 impl Default for CacheBudget {
     fn default() -> Self {
-        Self { nodes: 16 << 20, directories: 16 << 20, streams: 1 << 20 }
+        Self {
+            nodes: 16 << 20,
+            directories: 16 << 20,
+            live_directories: 48 << 20,
+            streams: 1 << 20,
+        }
     }
 }
 
@@ -90,7 +97,7 @@ impl FileCaches {
         Self {
             nodes: SharedCache::new(budget.nodes),
             directories: SharedCache::new(budget.directories),
-            live_directories: SharedCache::new(budget.directories),
+            live_directories: SharedCache::new(budget.live_directories),
             streams: SharedCache::new(budget.streams),
         }
     }

@@ -251,17 +251,16 @@ impl Adapter {
         answer(live.rename(from, to, mode, caller))
     }
 
-    /// Writes into a file, and says how much.
+    /// Writes into a file, and says where and how much.
     pub(crate) fn write(
         &self,
         inode: INodeNo,
         at: WriteAt,
         data: &[u8],
         caller: Caller,
-    ) -> Answer<usize> {
+    ) -> Answer<(u64, usize)> {
         let (live, object) = self.changing(inode)?;
-        let (_, written) = answer(live.write(object, at, data, caller))?;
-        Ok(written)
+        answer(live.write(object, at, data, caller))
     }
 
     /// The last byte of a file, and where it is.

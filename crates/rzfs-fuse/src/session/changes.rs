@@ -84,6 +84,15 @@ impl Writing {
     }
 }
 
+/// How far a write has come.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Progress {
+    /// Bytes that are written.
+    pub(super) written: usize,
+    /// Whether they are at the end of the file, which the kernel has taken to be elsewhere.
+    is_elsewhere: bool,
+}
+
 /// Says the rest of a file where the length of a range of pages is expected.
 const TO_THE_END: u64 = 0;
 
@@ -334,7 +343,7 @@ impl Session {
         }
     }
 
-    /// Goes on with a write of which `done` bytes are written already, as far as it goes.
+    /// Goes on with a write, as far as it goes.
     ///
     /// # Errors
     /// Nothing is written at all, or the pool is suspended.
@@ -342,32 +351,39 @@ impl Session {
         &self,
         writing: &Writing,
         data: &[u8],
-        done: &mut usize,
+        progress: &mut Progress,
     ) -> Answer<()> {
         let (_, adapter, inode) = self.inner(writing.inode)?;
         if writing.shortening == Shortening::Never && adapter.gives_up(inode) {
             // It was stored into contents that are gone.
-            *done = data.len();
+            progress.written = data.len();
             return Ok(());
         }
         if writing.pages == Pages::Kept {
             adapter.note_pages(inode);
         }
         loop {
-            let rest = data.get(*done..).unwrap_or_default();
-            let offset = writing.offset.saturating_add(*done as u64);
-            let at = match writing.appends() && adapter.is_resized(inode) {
-                true => WriteAt::End,
-                false => WriteAt::Offset(offset),
-            };
+            let rest = data.get(progress.written..).unwrap_or_default();
+            let offset = writing.offset.saturating_add(progress.written as u64);
+            let goes_to_end = writing.appends() && adapter.is_resized(inode);
+            let at = if goes_to_end { WriteAt::End } else { WriteAt::Offset(offset) };
             match adapter.write(inode, at, rest, writing.caller) {
-                Ok(written) => *done += written,
-                Err(error) if *done == 0 || is_suspended(error) => return Err(error),
+                Ok((place, written)) => {
+                    progress.written += written;
+                    match place == offset {
+                        // The kernel appends one after the other: it knows the length, and nothing is
+                        // on its way that it has sent before it did.
+                        true if goes_to_end => adapter.note_resized(inode, false),
+                        true => {}
+                        false => progress.is_elsewhere = true,
+                    }
+                }
+                Err(error) if progress.written == 0 || is_suspended(error) => return Err(error),
                 Err(_) if writing.shortening == Shortening::Possible => return Ok(()),
                 // Nobody would miss the rest of the kernel's pages.
                 Err(error) => return Err(error),
             }
-            if *done >= data.len() {
+            if progress.written >= data.len() {
                 return Ok(());
             }
         }
@@ -378,14 +394,14 @@ impl Session {
     pub(super) fn answer_write(
         &self,
         writing: &Writing,
-        written: Answer<usize>,
+        written: Answer<Progress>,
         reply: ReplyWrite,
     ) {
         let Writing { inode, offset, caller, flags, pages, .. } = *writing;
         let written = self.inner(inode).and_then(|(_, adapter, inode)| {
-            let written = u32::try_from(written?).unwrap_or(u32::MAX);
+            let Progress { written, is_elsewhere } = written?;
+            let written = u32::try_from(written).unwrap_or(u32::MAX);
             let is_stale = pages == Pages::Passed && adapter.has_pages(inode);
-            let is_elsewhere = writing.appends() && adapter.is_resized(inode);
             let (live, object) = adapter.changing(inode)?;
             Ok((written, (is_stale, is_elsewhere), (Arc::clone(live), object)))
         });

@@ -91,8 +91,8 @@ impl Session {
         let files = outdated.files.into_iter().map(Stale::File);
         let names = names.into_iter().map(|(directory, name)| Stale::Name(directory, name));
         self.tell_kernel_to_forget((index, &successor), files.chain(names));
-        self.tell_kernel_of_lengths((index, &successor), longer);
         successor.give_nothing_up();
+        self.tell_kernel_of_lengths((index, &successor), longer);
         Ok(Exchanged { changed, lost: None })
     }
 
@@ -142,10 +142,9 @@ impl Session {
             (longer.into_iter().filter_map(outer).collect(), Arc::clone(adapter));
         self.tell_kernel_of_each(KERNEL_PATIENCE, files, move |session, (outer, inode)| {
             let Ok(Some(end)) = adapter.end(inode) else { return };
+            adapter.note_pages(inode);
             session.cache.extend(outer, end.offset, end.byte);
-            if adapter.end(inode) == Ok(Some(end)) {
-                adapter.note_resized(inode, false);
-            } else {
+            if adapter.end(inode) != Ok(Some(end)) {
                 // Somebody changes it, and the kernel has a byte of before.
                 session.cache.forget_contents(outer);
             }

@@ -1,7 +1,7 @@
 //! The requests of the kernel, translated.
 
 use super::Session;
-use super::changes::{Pages, SetAttributes, Writing, done};
+use super::changes::{Pages, Progress, SetAttributes, Writing, done};
 use super::waiting::{Server, Shortening};
 use crate::adapter::{ABSENT, Creation, NONE, allocation_of};
 use crate::answer::{Answer, errno, is_suspended};
@@ -471,13 +471,13 @@ impl fuser::Filesystem for Server {
             Pages::Kept => Shortening::Possible,
         };
         let writing = Writing { inode, offset, caller, flags: open_flags, pages, shortening };
-        let mut done = 0;
+        let mut progress = Progress::default();
         let written = {
             let _pass = self.session.enter();
-            self.session.write_rest(&writing, data, &mut done)
+            self.session.write_rest(&writing, data, &mut progress)
         };
         if !written.is_err_and(is_suspended) {
-            return self.session.answer_write(&writing, written.map(|()| done), reply);
+            return self.session.answer_write(&writing, written.map(|()| progress), reply);
         }
         let Some(data) = self.keep_data(data, shortening) else {
             return reply.error(Errno::ENOMEM);
@@ -485,7 +485,7 @@ impl fuser::Filesystem for Server {
         let session = Arc::clone(&self.session);
         self.keep(
             shortening.waits(),
-            move |session| session.write_rest(&writing, &data, &mut done).map(|()| done),
+            move |session| session.write_rest(&writing, &data, &mut progress).map(|()| progress),
             move |written| session.answer_write(&writing, written, reply),
         );
     }

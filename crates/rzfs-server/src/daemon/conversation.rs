@@ -194,10 +194,7 @@ fn receive(
 
 /// Whether the answer may be as long as the pool has datasets, users or a history.
 const fn is_long(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Datasets(_) | Request::History | Request::Accounts(_) | Request::Differences(_)
-    )
+    matches!(request, Request::Datasets(_) | Request::History | Request::Accounts(_))
 }
 
 /// Long answers that are made at the same time: each is in memory as a whole.

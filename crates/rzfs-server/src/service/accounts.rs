@@ -36,32 +36,26 @@ pub(super) fn report(
             AccountOwner::Project => QuotaOwner::Project,
         };
         let accounts = stored_accounts(&objset, whose).map_err(unread)?;
-        reports.extend(
-            accounts
-                .into_iter()
-                .filter_map(|(id, account)| account_of(*owner, id, account, &domains)),
-        );
+        let report = |(id, account)| account_of(*owner, id, account, &domains);
+        reports.extend(accounts.into_iter().map(report));
     }
     Ok(reports)
 }
 
-/// `None` for one of a domain that has no name.
+/// One of a domain without a name has an empty one.
 fn account_of(
     owner: AccountOwner,
     id: Fuid,
     account: Account,
     domains: &FuidTable,
-) -> Option<AccountReport> {
-    let domain = match id.domain() {
-        0 => None,
-        index => Some(domains.domain(index)?.to_string()),
-    };
+) -> AccountReport {
+    let name = |index| domains.domain(index).map(ToString::to_string).unwrap_or_default();
     let share = |share: Share| ShareReport { used: share.used, quota: share.quota };
-    Some(AccountReport {
+    AccountReport {
         owner,
-        domain,
+        domain: Some(id.domain()).filter(|index| *index != 0).map(name),
         id: id.number(),
         bytes: account.bytes.map(share),
         objects: account.objects.map(share),
-    })
+    }
 }

@@ -66,7 +66,7 @@ impl NodeState {
     /// `open` are the directories of the file system whose names are kept open.
     pub(super) fn new(object: LiveObject, znode: Znode, open: &Arc<OpenNames>) -> Self {
         Self {
-            names: DirectoryNames::new(object.clone(), Arc::clone(open)),
+            names: DirectoryNames::new(object.id(), Arc::clone(open)),
             node: Node::new(object, znode),
             pending_atime: None,
             has_capabilities: OnceLock::new(),
@@ -94,7 +94,7 @@ impl NodeState {
     /// The names in the directory.
     pub(super) fn names(&self) -> Result<Arc<Zap<LiveObject>>, ZplError> {
         self.node.require_directory()?;
-        self.names.get()
+        self.names.get(self.node.object())
     }
 
     /// Changes the names in the directory. If that fails they are read anew.
@@ -103,7 +103,7 @@ impl NodeState {
         change: impl FnOnce(&mut Zap<LiveObject>) -> Result<T, ZplError>,
     ) -> Result<T, ZplError> {
         self.node.require_directory()?;
-        self.names.change(change)
+        self.names.change(self.node.object(), change)
     }
 }
 

@@ -166,7 +166,7 @@ fn names_are_read_anew_where_there_is_no_room_to_keep_them() {
     let pool = Pool::ordinary();
     let mut options = Pool::options();
     options.reading.caches =
-        FileCaches::new(CacheBudget { directories: 0, ..CacheBudget::default() });
+        FileCaches::new(CacheBudget { live_directories: 0, ..CacheBudget::default() });
     let fs = pool.open(options);
     let directory = make(&fs, fs.root(), "directory", NewKind::Directory);
     let long = |number: usize| format!("{number:0200}");
