@@ -13,7 +13,9 @@ use rzfs_format::nvlist::NvString;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::stream::{Begin, BeginFlags, Record, StreamFeatures, StreamKind};
 use rzfs_format::{BlockId, ByteOrder, Guid, ObjectId};
-use rzfs_stream::{Nesting, Package, Problem, ReadOptions, StreamError, StreamReader};
+use rzfs_stream::{
+    Nesting, Package, PackagedBlocks, Problem, ReadOptions, StreamError, StreamReader,
+};
 use rzfs_zap::ZapValue;
 use std::io::Read;
 use std::sync::Arc;
@@ -172,6 +174,7 @@ impl<R: Read> Streams<R> {
         if begin.version.kind() == Some(StreamKind::Substream) {
             return Ok(Self { reader, alone: Some(begin), head: None });
         }
+        check_supported(&reader, &begin)?;
         let place = reader.place();
         let mut packed = Vec::new();
         reader.read_payload_to(&mut packed)?;
@@ -184,6 +187,9 @@ impl<R: Read> Streams<R> {
                 let decoded = Package::decode(packed);
                 let decoded = decoded.map_err(|error| StreamError { place, problem: error.into() });
                 let mut package = decoded?;
+                if package.blocks == PackagedBlocks::Raw {
+                    return Err(Unsupported::Raw.into());
+                }
                 if !begin.version.features().contains(StreamFeatures::HOLDS) {
                     let snapshots = package.datasets.iter_mut().flat_map(|one| &mut one.snapshots);
                     snapshots.for_each(|snapshot| snapshot.holds = None);
@@ -236,6 +242,22 @@ impl<R: Read> Streams<R> {
     }
 }
 
+/// Refuses kinds of streams that this software does not receive, before anything is changed for one.
+fn check_supported<R: Read>(reader: &StreamReader<R>, begin: &Begin) -> Result<(), ReceiveError> {
+    let features = begin.version.features();
+    for (feature, unsupported) in
+        [(StreamFeatures::RAW, Unsupported::Raw), (StreamFeatures::REDACTED, Unsupported::Redacted)]
+    {
+        if features.contains(feature) {
+            return Err(unsupported.into());
+        }
+    }
+    match reader.order() == Some(ByteOrder::NATIVE) {
+        true => Ok(()),
+        false => Err(Unsupported::ByteOrder.into()),
+    }
+}
+
 /// A stream whose beginning was read.
 #[derive(Debug)]
 pub struct Incoming<'s, R> {
@@ -247,18 +269,8 @@ pub struct Incoming<'s, R> {
 
 impl<'s, R: Read> Incoming<'s, R> {
     fn new(reader: &'s mut StreamReader<R>, begin: Begin) -> Result<Self, ReceiveError> {
+        check_supported(reader, &begin)?;
         let features = begin.version.features();
-        for (feature, unsupported) in [
-            (StreamFeatures::RAW, Unsupported::Raw),
-            (StreamFeatures::REDACTED, Unsupported::Redacted),
-        ] {
-            if features.contains(feature) {
-                return Err(unsupported.into());
-            }
-        }
-        if reader.order() != Some(ByteOrder::NATIVE) {
-            return Err(Unsupported::ByteOrder.into());
-        }
         let rest = match features.contains(StreamFeatures::RESUMING) {
             true => Some(continuation(reader)?),
             false => None,

@@ -29,10 +29,19 @@ pub enum PackageProblem {
         /// The second one.
         name: String,
     },
+    /// A dataset or a snapshot has more properties than anybody would give it.
+    #[error("'{name}' has too many properties")]
+    Properties {
+        /// The dataset or snapshot.
+        name: String,
+    },
     /// A package of one dataset has several.
     #[error("there is more than one file system in it")]
     Several,
 }
+
+/// Most properties of a dataset or snapshot.
+const MOST_PROPERTIES: usize = 1 << 12;
 
 /// Judges what a package of `top`, a snapshot, says.
 pub(crate) fn check(package: &Package, top: &str) -> Result<(), PackageProblem> {
@@ -54,12 +63,29 @@ pub(crate) fn check(package: &Package, top: &str) -> Result<(), PackageProblem> 
         if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
             return Err(PackageProblem::Elsewhere { name: name.to_owned(), top: top.to_owned() });
         }
+        check_properties(dataset)?;
         let is_new = seen.insert(name.to_owned()) && snapshots_differ(dataset, &mut guids)?;
         if !is_new {
             return Err(PackageProblem::Twice { name: name.to_owned() });
         }
     }
     Ok(())
+}
+
+fn check_properties(dataset: &PackagedDataset) -> Result<(), PackageProblem> {
+    let is_too_much = |properties: &Option<Vec<_>>| {
+        properties.as_ref().is_some_and(|properties| properties.len() > MOST_PROPERTIES)
+    };
+    if is_too_much(&dataset.properties) {
+        return Err(PackageProblem::Properties { name: dataset.name.clone() });
+    }
+    match dataset.snapshots.iter().find(|snapshot| is_too_much(&snapshot.properties)) {
+        Some(snapshot) => {
+            let name = format!("{}@{}", dataset.name, snapshot.name);
+            Err(PackageProblem::Properties { name })
+        }
+        None => Ok(()),
+    }
 }
 
 /// A name that is not one of the engine's own.
@@ -88,7 +114,7 @@ fn snapshots_differ(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rzfs_stream::PackagedSnapshot;
+    use rzfs_stream::{PackagedBlocks, PackagedSnapshot, SentValue};
 
     fn dataset(name: &str, snapshots: &[(&str, u64)]) -> PackagedDataset {
         let snapshots = snapshots.iter().map(|(name, guid)| PackagedSnapshot {
@@ -112,6 +138,7 @@ mod tests {
             from: None,
             to: to.to_owned(),
             extent: PackageExtent::Tree,
+            blocks: PackagedBlocks::Plain,
             datasets: datasets.to_vec(),
         };
         check(&package, "p/a@s")
@@ -144,5 +171,9 @@ mod tests {
         let twice = [dataset("p/a", &[("s", 1)]), dataset("p/a", &[("s", 2)])];
         assert!(matches!(judged("s", &twice), Err(PackageProblem::Twice { .. })));
         assert!(matches!(judged("..", &fine), Err(PackageProblem::Name { .. })));
+        let mut many = dataset("p/a", &[("s", 1)]);
+        let property = |number| (format!("a:{number}"), SentValue::Number(1));
+        many.properties = Some((0..=MOST_PROPERTIES).map(property).collect());
+        assert!(matches!(judged("s", &[many]), Err(PackageProblem::Properties { .. })));
     }
 }

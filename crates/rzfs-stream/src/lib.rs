@@ -42,7 +42,9 @@ mod writer;
 
 pub use error::{Place, Problem, StreamError};
 pub use nesting::Nesting;
-pub use package::{Package, PackageExtent, PackagedDataset, PackagedSnapshot, SentValue};
+pub use package::{
+    Package, PackageExtent, PackagedBlocks, PackagedDataset, PackagedSnapshot, SentValue,
+};
 pub use reader::{Checksums, ReadOptions, StreamReader};
 pub use rules::{Limits, MAX_NVLIST, MAX_PAYLOAD, Rules};
 pub use token::{ResumeToken, TokenError};

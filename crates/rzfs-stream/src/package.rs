@@ -27,6 +27,15 @@ pub enum PackageExtent {
     Tree,
 }
 
+/// How blocks are in a package.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PackagedBlocks {
+    /// As whoever has the key reads them.
+    Plain,
+    /// As they are encrypted.
+    Raw,
+}
+
 /// The head of a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Package {
@@ -36,6 +45,8 @@ pub struct Package {
     pub to: String,
     /// What is in it.
     pub extent: PackageExtent,
+    /// How blocks are in it.
+    pub blocks: PackagedBlocks,
     /// Parents come before children.
     pub datasets: Vec<PackagedDataset>,
 }
@@ -99,6 +110,10 @@ impl Package {
             from: list.find_string("fromsnap")?.map(text).transpose()?,
             to: text(list.string("tosnap")?)?,
             extent,
+            blocks: match list.contains("raw") {
+                true => PackagedBlocks::Raw,
+                false => PackagedBlocks::Plain,
+            },
             datasets: datasets.collect::<Result<_, _>>()?,
         })
     }
@@ -122,6 +137,9 @@ impl Package {
         list.insert("tosnap", NvString::new(&self.to)?)?;
         if self.extent == PackageExtent::One {
             list.insert("not_recursive", NvValue::Boolean)?;
+        }
+        if self.blocks == PackagedBlocks::Raw {
+            list.insert("raw", NvValue::Boolean)?;
         }
         let mut datasets = NvList::new();
         for dataset in &self.datasets {
@@ -264,6 +282,7 @@ mod tests {
             from: Some("one".to_owned()),
             to: "two".to_owned(),
             extent: PackageExtent::Tree,
+            blocks: PackagedBlocks::Plain,
             datasets: vec![dataset("p/a", 10, None), dataset("p/a/b", 20, Some(11))],
         }
     }

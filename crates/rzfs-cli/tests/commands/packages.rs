@@ -9,8 +9,8 @@ use rzfs_format::stream::{
 };
 use rzfs_format::{ByteOrder, Guid};
 use rzfs_stream::{
-    Package, PackageExtent, PackagedDataset, PackagedSnapshot, ReadOptions, SentValue,
-    StreamReader, StreamWriter,
+    Package, PackageExtent, PackagedBlocks, PackagedDataset, PackagedSnapshot, ReadOptions,
+    SentValue, StreamReader, StreamWriter,
 };
 use rzfs_testkit::GoldenStream;
 use std::fs::{self, File};
@@ -485,6 +485,43 @@ fn properties_that_a_target_cannot_have_are_told() {
     exported_and_judged(&shop);
 }
 
+#[test]
+fn names_of_properties_that_nobody_can_have_are_told() {
+    let shop = pools();
+    shop.succeed("zfs set a:b=c from/a");
+    shop.succeed("zfs snapshot from/a@1");
+    receives(&shop, "tank/a", &sent(&shop, "-p from/a@1"));
+    shop.succeed("zfs snapshot from/a@2");
+    let long = format!("a:{}", "x".repeat(1100));
+    let outcome = receive(&shop, &format!("-x {long} tank/a"), &sent(&shop, "-p -i @1 from/a@2"));
+    assert!(outcome.err.contains("its name is too long"), "{outcome:?}");
+    // The pool goes on.
+    fs::write(shop.root().join("a/file"), "contents").unwrap();
+    shop.succeed("zpool sync tank");
+    exported_and_judged(&shop);
+}
+
+/// Where a mount is in use its properties come back all the same.
+#[test]
+fn what_is_set_here_stays_if_nothing_is_received() {
+    let shop = pools();
+    shop.succeed("zfs set a:b=theirs from/a");
+    shop.succeed("zfs snapshot from/a@1");
+    receives(&shop, "tank/a", &sent(&shop, "from/a@1"));
+    let mountpoint = shop.root().join("elsewhere");
+    let below = mountpoint.strip_prefix(shop.rzfs.path("root")).unwrap().display();
+    shop.succeed(&format!("zfs set mountpoint=/{below} quota=50M a:b=ours tank/a"));
+    let before = properties(&shop, "mountpoint,quota,a:b", "tank/a");
+    let used = File::create(mountpoint.join("used")).unwrap();
+    shop.succeed("zfs snapshot from/a@2");
+    // It is not what the stream is the news of.
+    let refused = receive(&shop, "tank/a", &sent(&shop, "-p -i @1 from/a@2"));
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert_eq!(properties(&shop, "mountpoint,quota,a:b", "tank/a"), before);
+    drop(used);
+    exported_and_judged(&shop);
+}
+
 /// A tree of OpenZFS that was received is sent as the package that it came in.
 #[test]
 fn a_golden_tree_is_sent_again_as_it_came() {
@@ -534,7 +571,8 @@ fn packages_of_somebody_hostile_are_refused_and_change_nothing() {
     };
     let package = |name: &str, datasets: Vec<PackagedDataset>, inner: &[&str]| {
         let (from, to, extent) = (None, "s".to_owned(), PackageExtent::Tree);
-        let payload = Package { from, to, extent, datasets }.encode().unwrap();
+        let payload =
+            Package { from, to, extent, blocks: PackagedBlocks::Plain, datasets }.encode().unwrap();
         let begin = |kind, name: &str, payload_length| Begin {
             magic: MAGIC,
             version: VersionInfo::new(kind, StreamFeatures::NONE),

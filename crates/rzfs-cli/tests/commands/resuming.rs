@@ -343,3 +343,42 @@ fn what_has_arrived_is_sent_on_and_resumed_there() {
     }
     exported_and_judged(&shop);
 }
+
+/// A file that is half there has blocks of the size that it has.
+#[test]
+fn the_rest_of_a_stream_has_blocks_as_its_beginning() {
+    let shop = pools();
+    let at = from(&shop);
+    shop.succeed("zfs set recordsize=1M compression=off from/a/b");
+    fs::write(at.join("large"), noise(1, 24 << 20)).unwrap();
+    shop.succeed("zfs snapshot from/a/b@s1");
+    for (name, first, then) in [("plain", "", "-L "), ("large", "-L ", "")] {
+        let target = format!("tank/{name}");
+        let stream = sent(&shop, &format!("{first}from/a/b@s1"));
+        let token = breaks_off(&shop, &target, "new filesystem", &part_of(&stream, 50));
+        receives(&shop, &format!("-s {target}"), &sent(&shop, &format!("{then}-t {token}")));
+        assert_eq!(tree(&shop.root().join(name)), tree(&at), "{name}");
+        shop.succeed(&format!("zfs destroy -r {target}"));
+    }
+    exported_and_judged(&shop);
+}
+
+/// What a package has left is not what somebody made here.
+#[test]
+fn what_is_kept_of_a_tree_is_not_destroyed_as_something_else() {
+    let shop = pools();
+    let at = from(&shop);
+    shop.succeed("zfs snapshot -r from/a@s1");
+    receives(&shop, "tank/tree", &sent(&shop, "-R from/a@s1"));
+    shop.succeed("zfs create from/a/new");
+    fs::write(at.join("../new/noise"), noise(7, 8 << 20)).unwrap();
+    shop.succeed("zfs snapshot -r from/a@s2");
+    let news = sent(&shop, "-R -I @s1 from/a@s2");
+    let cut = receive(&shop, "-sF tank/tree", &part_of(&news, 60));
+    assert_eq!(cut.status, 1, "{cut:?}");
+    let token = token(&shop, "tank/tree/new");
+    assert!(token.starts_with("1-"), "{token} {cut:?}");
+    receives(&shop, "-s tank/tree/new", &sent(&shop, &format!("-t {token}")));
+    assert_eq!(tree(&shop.root().join("tree/new")), tree(&at.join("../new")));
+    exported_and_judged(&shop);
+}

@@ -11,8 +11,9 @@ use super::MosSource;
 use super::live::MosTx;
 use crate::live::LiveError;
 use rzfs_format::ObjectId;
+use rzfs_format::property::DatasetProperty;
 use rzfs_zap::ZapValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The mark of a ZAP with values that send streams brought.
 const HAS_RECEIVED: &str = "$hasrecvd";
@@ -175,14 +176,15 @@ pub(crate) fn receive(
 pub(crate) fn clear_received(
     mos: &MosTx<'_>,
     zap: ObjectId,
-    stay: &[&str],
+    stay: &BTreeSet<&str>,
 ) -> Result<(), LiveError> {
     let knows_received = has_received(mos, zap)?;
     for (name, _) in StoredProperties::read(mos, zap)?.iter() {
         let goes = match (name.strip_suffix("$recvd"), knows_received) {
-            (Some(property), true) => !stay.contains(&property),
+            (Some(property), true) => !stay.contains(property),
             (None, true) => false,
-            (_, false) => true,
+            // Where the key is says nothing but what is so here.
+            (_, false) => name != DatasetProperty::KeyLocation.stored_name(),
         };
         if goes {
             mos.remove(zap, name)?;
@@ -197,10 +199,13 @@ pub(crate) fn restore(
     zap: ObjectId,
     former: &StoredProperties,
 ) -> Result<(), LiveError> {
+    // The key may have another place by now.
+    let is_restored = |name: &str| name != DatasetProperty::KeyLocation.stored_name();
     for (name, _) in StoredProperties::read(mos, zap)?.iter() {
-        if former.get(name).is_none() {
+        if former.get(name).is_none() && is_restored(name) {
             mos.remove(zap, name)?;
         }
     }
-    former.iter().try_for_each(|(name, value)| mos.set(zap, name, value.clone()))
+    let mut former = former.iter().filter(|(name, _)| is_restored(name));
+    former.try_for_each(|(name, value)| mos.set(zap, name, value.clone()))
 }

@@ -82,7 +82,13 @@ impl Sending {
 /// The form that is asked for, and what such streams have besides.
 const fn form(request: &SendRequest, features: StreamFeatures) -> Form {
     Form {
-        large_blocks: request.large_blocks || features.contains(StreamFeatures::LARGE_BLOCKS),
+        // The rest of a stream has blocks of the sizes that it had so far.
+        large_blocks: match request.portion {
+            Portion::Complete => request.large_blocks,
+            Portion::Rest { .. } | Portion::Arrived => {
+                features.contains(StreamFeatures::LARGE_BLOCKS)
+            }
+        },
         embedded: request.embedded || features.contains(StreamFeatures::EMBED_DATA),
         compressed: request.compressed || features.contains(StreamFeatures::COMPRESSED),
     }

@@ -73,8 +73,14 @@ impl PropertyChange {
         name: &str,
         value: &ZapValue,
     ) -> Result<Self, ChangeError> {
+        Self::check_received_name(kind, name)?;
+        Self::set(kind, name, value)
+    }
+
+    /// Checks that a dataset of this kind can have a property of this name from a stream.
+    pub(super) fn check_received_name(kind: DatasetKind, name: &str) -> Result<(), ChangeError> {
         match name.len() <= MAX_RECEIVED_NAME {
-            true => Self::set(kind, name, value),
+            true => property_rules::known(kind, name).map(drop),
             false => Err(ChangeError::PropertyNameTooLong { property: name.to_owned() }),
         }
     }

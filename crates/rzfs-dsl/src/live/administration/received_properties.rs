@@ -47,6 +47,10 @@ pub struct ReceivedProperties {
 struct Judged {
     place: Place,
     changes: Vec<PropertyChange>,
+    /// Properties whose received value is not to be in force.
+    hidden: Vec<String>,
+    /// The same, and the dataset's own values go.
+    inherited: Vec<String>,
     refused: Vec<(String, ChangeError)>,
 }
 
@@ -63,12 +67,13 @@ impl TaskContext<'_> {
             let head = parsed.map(|name| name.head()).unwrap_or_default();
             return self.receive_snapshot_properties((name, head, snapshot), &brought.values);
         }
-        let Judged { place, changes, refused } = self.check(|this| this.judge(name, brought))?;
+        let judged = self.check(|this| this.judge(name, brought))?;
+        let Judged { place, changes, hidden, inherited, refused } = judged;
         self.require_space(SpaceTier::Reserved)?;
         let zap = self.properties_of(place.dir)?;
         let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
         if brought.earlier == EarlierValues::Replaced {
-            let stay: Vec<_> = changes.iter().map(|change| change.name.as_str()).collect();
+            let stay = changes.iter().map(|change| change.name.as_str()).collect();
             property_values::clear_received(&self.mos, zap, &stay)?;
         }
         for change in &changes {
@@ -76,13 +81,13 @@ impl TaskContext<'_> {
                 property_values::receive(&self.mos, zap, &change.name, value)?;
             }
         }
-        for name in &brought.hidden {
+        for name in &hidden {
             let stored = StoredValue::read(&self.mos, (zap, Owner::Directory), name)?;
             if !stored.is_own() {
                 property_values::unset(&self.mos, zap, name, Fallback::Parent)?;
             }
         }
-        for name in &brought.inherited {
+        for name in &inherited {
             property_values::unset(&self.mos, zap, name, Fallback::Parent)?;
         }
         self.settle_limits(&place, reserved)?;
@@ -118,6 +123,17 @@ impl TaskContext<'_> {
             _ => DatasetKind::FileSystem,
         };
         let (possible, mut refused) = judge_values(kind, &brought.values);
+        let mut names_of = |names: &[String]| {
+            let mut possible = Vec::new();
+            for name in names {
+                match PropertyChange::check_received_name(kind, name) {
+                    Ok(()) => possible.push(name.clone()),
+                    Err(error) => refused.push((name.clone(), error)),
+                }
+            }
+            possible
+        };
+        let (hidden, inherited) = (names_of(&brought.hidden), names_of(&brought.inherited));
         let properties = self.dir(place.dir)?.properties;
         properties.map_or(Ok(()), |zap| self.mos.check_zap(zap))?;
         // What has no effect need not fit the rest.
@@ -143,7 +159,7 @@ impl TaskContext<'_> {
         if effective.iter().any(|change| change.limit() == Some(Limit::Count)) {
             self.check_counting(place.dir)?;
         }
-        Ok(Judged { place, changes, refused })
+        Ok(Judged { place, changes, hidden, inherited, refused })
     }
 
     /// The ZAP of a directory's properties.

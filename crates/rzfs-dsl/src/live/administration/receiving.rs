@@ -315,7 +315,10 @@ impl TaskContext<'_> {
             && state.from_guid.filter(|guid| *guid != Guid(0)) == new.source
             && new.source.is_none_or(is_of_source)
             && state.object == at.object
-            && state.offset == at.offset;
+            && state.offset == at.offset
+            // With blocks of another size the object that it begins in would be another one.
+            && state.features.contains(StreamFeatures::LARGE_BLOCKS)
+                == new.uses.contains(&Feature::LargeBlocks);
         if has_snapshots || !is_next || self.objset_type(head)? != new.objset_type {
             return Err(other());
         }

@@ -151,7 +151,8 @@ fn brought_changes(former: &StoredProperties, brought: &ReceivedProperties) -> V
         };
         changes.push((name.clone(), word.unwrap_or_default()));
     }
-    let stays = |name: &str| brought.values.iter().any(|(other, _)| other == name);
+    let stay: BTreeSet<_> = brought.values.iter().map(|(name, _)| name.as_str()).collect();
+    let stays = |name: &str| stay.contains(name);
     let gone = former.iter().filter_map(|(name, _)| match name.strip_suffix("$recvd") {
         Some(property) if knows_received => Some(property),
         None if !knows_received => Some(name),
@@ -187,7 +188,10 @@ pub(super) fn restore(open: &Open, name: &str, former: &StoredProperties) -> Res
     let pairs: Vec<_> = names.iter().map(|name| (name.clone(), text(name))).collect();
     let pairs = pairs.iter().map(|(name, word)| (name.as_str(), word.as_str()));
     let action = || pool.live().restore_properties(name, former);
-    changed(open, name, Effect::of(pairs), action, &cannot).map(drop)
+    // Where mounts are in use they stay as they are.
+    changed(open, name, Effect::of(pairs), action, &cannot)
+        .map(drop)
+        .or_else(|_| pool.live().restore_properties(name, former).map_err(|error| cannot(&error)))
 }
 
 /// `zfs inherit`.

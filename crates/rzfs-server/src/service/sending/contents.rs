@@ -9,7 +9,9 @@ use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_format::Guid;
 use rzfs_format::nvlist::NvString;
 use rzfs_format::property::Storage;
-use rzfs_stream::{Package, PackageExtent, PackagedDataset, PackagedSnapshot, SentValue};
+use rzfs_stream::{
+    Package, PackageExtent, PackagedBlocks, PackagedDataset, PackagedSnapshot, SentValue,
+};
 
 /// What the head of the package says, if it is asked to say something.
 pub(super) fn of(plan: &Plan, request: &SendRequest) -> Result<Option<Package>, Refusal> {
@@ -42,6 +44,7 @@ pub(super) fn of(plan: &Plan, request: &SendRequest) -> Result<Option<Package>, 
         from: request.from.as_deref().filter(|_| tells_from).map(last),
         to: last(&request.snapshot),
         extent,
+        blocks: PackagedBlocks::Plain,
         datasets,
     }))
 }

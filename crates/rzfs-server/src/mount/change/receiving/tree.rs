@@ -245,6 +245,10 @@ fn destructions(locals: &[Local<'_>], known: &Known<'_>) -> Vec<TreeChange> {
             // What is below it may be renamed first.
             continue;
         }
+        if local.dataset.is_inconsistent() {
+            // The rest of it may come.
+            continue;
+        }
         let is_unknown = |one: &&Dataset| !known.contains_key(&one.dsl_dataset().guid);
         changes.extend(local.snapshots.iter().filter(is_unknown).map(destroy));
         if local.told.is_none() {
