@@ -38,6 +38,13 @@ pub fn wrong_chains(pool: &Pool) -> Result<Vec<String>, DatasetError> {
     Ok(check.wrong)
 }
 
+/// What is below a head, also what of a stream has arrived for it.
+fn below(head: &Dataset) -> Result<Vec<Dataset>, DatasetError> {
+    let mut below = head.children()?;
+    below.extend(head.received_into()?);
+    Ok(below)
+}
+
 struct Check<'t> {
     tree: &'t DatasetTree,
     /// How many heads and bookmarks use each feature about them.
@@ -92,7 +99,7 @@ impl Check<'_> {
             + breakdown.child_reservations
             + breakdown.refreservation;
         self.expect(&format!("{name}: used"), dir.used, used);
-        for child in head.children()? {
+        for child in below(head)? {
             self.head(&child)?;
         }
         Ok(())
@@ -125,7 +132,7 @@ impl Check<'_> {
             return Ok(());
         }
         let (mut used, mut reserved) = (0, 0);
-        for child in head.children()? {
+        for child in below(head)? {
             let dir = child.dsl_dir();
             used += dir.used;
             reserved += dir.reserved.saturating_sub(dir.used);

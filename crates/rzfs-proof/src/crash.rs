@@ -19,6 +19,7 @@ mod point;
 mod power_cut;
 mod recording;
 mod synced;
+mod transfers;
 mod trouble;
 mod workload;
 

@@ -5,6 +5,8 @@ use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::import::ImportFailure;
 use rzfs_dsl::live::{ChangeError, LiveError, NotCreated, NotExported, NotWritable};
+use rzfs_receive::ReceiveError;
+use rzfs_send::SendError;
 use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::{OpenFailure, PlanError, SpecError};
 use rzfs_vdev::label::LabelError;
@@ -72,6 +74,20 @@ pub enum ProofError {
     /// A dataset cannot be read.
     #[error(transparent)]
     Dataset(Box<DatasetError>),
+    /// A snapshot cannot be sent.
+    #[error(transparent)]
+    Send(Box<SendError>),
+    /// A stream cannot be received.
+    #[error(transparent)]
+    Receive(Box<ReceiveError>),
+    /// A snapshot was received as something else.
+    #[error("{snapshot} was received otherwise: {difference}")]
+    Received {
+        /// Its name.
+        snapshot: String,
+        /// What is different.
+        difference: String,
+    },
     /// Something cannot be done with a file.
     #[error("{path:?}: {source}")]
     File {
@@ -99,4 +115,4 @@ macro_rules! boxed {
     };
 }
 
-boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, NotCreated: NotCreated, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ChangeError: Change, ImportFailure: Import }
+boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, NotCreated: NotCreated, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ChangeError: Change, ImportFailure: Import, SendError: Send, ReceiveError: Receive }

@@ -9,14 +9,15 @@ use rzfs_dsl::dataset::property::DatasetProperty;
 use rzfs_dsl::dataset::{Dataset, DatasetKind, DatasetTree, KeyStatus};
 use rzfs_dsl::import::{DeviceSource, Discovery, HostCheck, HostIdentity, ImportOptions};
 use rzfs_dsl::live::{
-    AddedVdevs, Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, NewClone,
-    NewDataset, NewEncryption, NewPool, NewSnapshots, SectorSizes, SystemEnvironment,
+    AddedVdevs, Environment, HeadBudget, LiveOptions as PoolOptions, LivePool, LocalChanges,
+    NewClone, NewDataset, NewEncryption, NewPool, NewSnapshots, SectorSizes, SystemEnvironment,
 };
 use rzfs_format::config::{LastHost, PoolConfig};
 use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{BlockPointer, Txg, VdevId};
+use rzfs_receive::{ReceiveOrder, Remains, Streams};
 use rzfs_testkit::FileSystemManifest;
 use rzfs_vdev::create::{DeviceOpener, NewDevice, PlanOptions, TopSpec, VdevSpec};
 use rzfs_vdev::label::NewLabel;
@@ -27,6 +28,7 @@ use rzfs_zpl::live::{
 };
 use rzfs_zpl::{FileSystem, FileSystemOptions, SpaceUse, ZplError};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -325,6 +327,39 @@ impl OpenPool {
         self.pool.roll_back(name)?;
         let dataset = self.pool.dataset_tree()?.open(name)?;
         self.open_file_system(&dataset)
+    }
+
+    /// Has a file system receive a stream, which puts an end to all that was changed in it since its
+    /// last snapshot.
+    ///
+    /// # Errors
+    /// As [`Incoming::arrive`](rzfs_receive::Incoming::arrive).
+    pub fn receive(
+        &mut self,
+        target: &str,
+        stream: impl Read,
+        remains: Remains,
+    ) -> Result<(), ProofError> {
+        let order = ReceiveOrder {
+            target: target.to_owned(),
+            snapshot: None,
+            origin: None,
+            properties: Vec::new(),
+            received: None,
+            changes: LocalChanges::GivenUp,
+            remains,
+        };
+        let mut streams = Streams::open(stream)?;
+        while let Some(incoming) = streams.next_stream()? {
+            let arrived = incoming.arrive(&self.pool, &order)?;
+            if let Some(fs) = self.file_systems.remove(target) {
+                fs.pause_reclaiming();
+            }
+            arrived.end()?;
+            let dataset = self.pool.dataset_tree()?.open(target)?;
+            self.open_file_system(&dataset)?;
+        }
+        Ok(())
     }
 
     /// Has everything written, and waits for it.

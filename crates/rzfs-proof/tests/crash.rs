@@ -41,6 +41,11 @@ fn crashes_leave_snapshots_and_clones_as_administrators_had_them() {
 }
 
 #[test]
+fn crashes_leave_what_was_received_or_nothing_of_it() {
+    survives(Workload::Receive);
+}
+
+#[test]
 fn blocks_that_files_share_survive_crashes() {
     survives(Workload::Shared);
 }

@@ -150,7 +150,7 @@ impl CrashCase<'_> {
         let workload = self.recording.workload;
         let name = workload.shape().name;
         let settings = workload.settings(self.recording.seed ^ self.number);
-        let open = OpenPool::open(sources, name, &settings)?;
+        let mut open = OpenPool::open(sources, name, &settings)?;
         let mut random = self.random();
         for step in 0..3 {
             for fs in open.file_systems.values() {
@@ -159,6 +159,7 @@ impl CrashCase<'_> {
             }
             open.sync()?;
         }
+        workload.go_on(&mut open)?;
         let expected = open.record_all()?;
         open.export()?;
         let pool = open_for_reading(sources, name, &settings)?;
@@ -169,11 +170,12 @@ impl CrashCase<'_> {
     }
 }
 
-/// All file systems of a pool.
+/// All file systems of a pool, but those of which only a part was received.
 fn file_systems(pool: &Pool) -> Result<Vec<(String, FileSystem)>, ProofError> {
     let root = pool.datasets().root()?;
     let datasets = std::iter::once(root.clone()).chain(root.descendants()?);
-    let names = datasets.map(|dataset| dataset.name().to_owned());
+    let whole = datasets.filter(|dataset| !dataset.is_inconsistent());
+    let names = whole.map(|dataset| dataset.name().to_owned());
     names.map(|name| Ok((name.clone(), read_dataset(pool, &name)?))).collect()
 }
 

@@ -93,7 +93,7 @@ impl Recording {
         };
         let mut ends = vec![first];
         match workload {
-            Workload::Datasets | Workload::Snapshots | Workload::Add => {
+            Workload::Datasets | Workload::Snapshots | Workload::Receive | Workload::Add => {
                 administer(&mut open, (workload, seed), &simulation, &as_blocks, &mut ends)?;
             }
             _ => play(&open, workload, &simulation, seed, &mut ends)?,

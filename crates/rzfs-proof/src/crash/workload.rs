@@ -1,11 +1,14 @@
 //! What is done to a pool before it crashes.
 
 use super::environment::ReplayedEnvironment;
+use super::transfers::{Passage, transfer};
 use crate::fill::{change, noise, text};
 use crate::{Bounds, Encrypted, FeatureSet, Files, Habit, OpenPool, ProofError, Settings, Shape};
 use rzfs_blockdev::BlockDevice;
-use rzfs_dsl::live::{Destruction, LiveOptions as PoolOptions};
+use rzfs_dsl::live::{Destruction, LiveOptions as PoolOptions, NewSnapshots};
 use rzfs_hostile::Random;
+use rzfs_receive::Remains;
+use rzfs_send::Form;
 use rzfs_tunables::Tunables;
 use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::collections::BTreeMap;
@@ -20,6 +23,15 @@ const ARC_MAX: u64 = 32 << 20;
 const ADDED: [&str; 4] = ["B", "mirror C D", "log E", "special mirror F G"];
 /// Longer than any run: groups end when the workload says so.
 const NEVER: Duration = Duration::from_secs(86_400);
+/// Steps after which sending and receiving begins anew, and what is done in some of them: a snapshot is
+/// taken, a stream breaks off and is kept, is received as a whole, breaks off and is given up.
+const TURN: u64 = 8;
+const SNAPSHOT: u64 = 0;
+const BROKEN_OFF: u64 = 1;
+const WHOLE: u64 = 3;
+const GIVEN_UP: u64 = 5;
+/// The first step after a crash.
+const AFTER: u64 = 800;
 /// The key of encrypted pools.
 const RAW_KEY: [u8; 32] = *b"thirty-two bytes that nobody has";
 
@@ -45,6 +57,8 @@ pub enum Workload {
     Datasets,
     /// Snapshots that are taken, renamed and destroyed, rollbacks, and clones that are promoted.
     Snapshots,
+    /// Snapshots that another file system receives, some of them in pieces, while both change.
+    Receive,
     /// Files that share blocks: copies of each other, and equal ones with `dedup=on`.
     Shared,
     /// A pool that gets more vdevs of several kinds.
@@ -57,7 +71,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Single,
         Self::Mirror,
         Self::Raidz2,
@@ -66,6 +80,7 @@ impl Workload {
         Self::NoLogs,
         Self::Datasets,
         Self::Snapshots,
+        Self::Receive,
         Self::Shared,
         Self::Add,
         Self::Encrypted,
@@ -92,6 +107,7 @@ impl Workload {
             Self::NoLogs => "nologs",
             Self::Datasets => "datasets",
             Self::Snapshots => "snapshots",
+            Self::Receive => "receive",
             Self::Shared => "shared",
             Self::Add => "add",
             Self::Encrypted => "encrypted",
@@ -106,6 +122,7 @@ impl Workload {
             Self::Single
             | Self::Datasets
             | Self::Snapshots
+            | Self::Receive
             | Self::Shared
             | Self::Add
             | Self::Encrypted
@@ -129,6 +146,8 @@ impl Workload {
         let device_size = match self {
             // There has to be room for what is reserved.
             Self::Limits => 4 * DEVICE_SIZE,
+            // There is twice as much.
+            Self::Receive => 2 * DEVICE_SIZE,
             _ => DEVICE_SIZE,
         };
         Shape { name: "crash", vdevs, ashift, features, habit, device_size, encrypted }
@@ -161,7 +180,7 @@ impl Workload {
     pub(super) const fn steps(self) -> u64 {
         match self {
             Self::Logs | Self::NoLogs => 24,
-            Self::Snapshots => 16,
+            Self::Snapshots | Self::Receive => 16,
             _ => 10,
         }
     }
@@ -191,6 +210,9 @@ impl Workload {
         if self == Self::Snapshots {
             return change_snapshots(open, step, random);
         }
+        if self == Self::Receive {
+            return send_and_receive(open, step);
+        }
         let names: Vec<String> = open.file_systems.keys().cloned().collect();
         let root = names.first().cloned().unwrap_or_default();
         let is_leaf = |name: &&String| {
@@ -203,6 +225,16 @@ impl Workload {
             (2, Some(leaf)) => open.destroy_file_system(leaf),
             (3, Some(leaf)) => open.create_file_system(&format!("{leaf}/below{step}")),
             _ => open.create_file_system(&format!("{root}/new{step}")),
+        }
+    }
+
+    /// What administrators go on with after a crash.
+    pub(super) fn go_on(self, open: &mut OpenPool) -> Result<(), ProofError> {
+        match self {
+            Self::Receive => [SNAPSHOT, WHOLE]
+                .into_iter()
+                .try_for_each(|step| send_and_receive(open, AFTER + step)),
+            _ => Ok(()),
         }
     }
 
@@ -235,6 +267,24 @@ impl Workload {
         change(fs, random.draw())?;
         Ok(())
     }
+}
+
+/// Takes a snapshot of the root, or has another file system receive what it lacks.
+fn send_and_receive(open: &mut OpenPool, step: u64) -> Result<(), ProofError> {
+    let root = open.root()?.0.to_owned();
+    let passage = match step % TURN {
+        BROKEN_OFF => Passage::BreaksOff(Remains::Kept),
+        GIVEN_UP => Passage::BreaksOff(Remains::Destroyed),
+        step if step % 2 == 1 => Passage::Whole,
+        _ => {
+            let names = vec![format!("{root}@s{step}")];
+            return Ok(open
+                .pool
+                .take_snapshots(&NewSnapshots { names, properties: Vec::new() })?);
+        }
+    };
+    let form = Form { compressed: step % 16 < 8, ..Form::default() };
+    transfer(open, &format!("{root}/received"), passage, form)
 }
 
 /// Takes, renames or destroys snapshots, or does something with clones.
