@@ -10,7 +10,7 @@ pub(crate) use succession::Succession;
 use crate::answer::{Answer, errno};
 use crate::attributes::{Entry, FOR_EVER, Lifetime, of_control, of_file};
 use crate::inode::{Inodes, Rights, SnapshotId, Target};
-use crate::known::KnownFiles;
+use crate::known::{Dropped, KnownFiles};
 use crate::mount_points::{MountPath, MountPoint, MountPoints, Place};
 use crate::xattr;
 use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
@@ -86,9 +86,12 @@ impl Adapter {
         self.known.take_pages()
     }
 
-    /// Notes that the kernel has dropped the pages of a file; whether it has to do so again.
-    pub(crate) fn note_dropped(&self, inode: INodeNo) -> bool {
-        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.note_dropped(object))
+    /// Notes that the kernel has dropped the pages of a file.
+    pub(crate) fn note_dropped(&self, inode: INodeNo) -> Dropped {
+        match self.target(inode) {
+            Ok(Target::Live(object)) => self.known.note_dropped(object),
+            _ => Dropped::Done,
+        }
     }
 
     /// Takes what is stored into pages for stored into these contents from now on.
@@ -316,10 +319,10 @@ impl Adapter {
         matches!(self.target(inode), Ok(Target::Live(object)) if self.known.is_resized(object))
     }
 
-    /// Notes whether it may.
-    pub(crate) fn note_resized(&self, inode: INodeNo, is_resized: bool) {
+    /// Notes that it knows how long the file is.
+    pub(crate) fn note_length_known(&self, inode: INodeNo) {
         if let Ok(Target::Live(object)) = self.target(inode) {
-            self.known.note_resized(object, is_resized);
+            self.known.note_length_known(object);
         }
     }
 

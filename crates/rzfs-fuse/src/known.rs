@@ -10,6 +10,9 @@
 //! lives on when its last name goes. The numbers of files that are gone with the contents that they
 //! were in stand for nothing: another file of the same object gets another number meanwhile.
 
+mod pages;
+
+use self::pages::KernelPages;
 use crate::answer::{Answer, errno};
 use crate::inode::Inodes;
 use fuser::{Errno, INodeNo};
@@ -19,20 +22,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const SHARDS: usize = 16;
+pub(crate) use self::pages::Dropped;
 
-/// Pages of a file that the kernel may have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum KernelPages {
-    None,
-    Some,
-    /// It is dropping them, and has got no others since it began.
-    Dropping,
-    /// Perhaps some of contents that are gone: what is stored into these by mappings is gone with them.
-    Outdated,
-    /// The same, and something that was stored was given up.
-    GivenUp,
-}
+const SHARDS: usize = 16;
 
 #[derive(Debug)]
 struct Entry {
@@ -131,7 +123,7 @@ impl KnownFiles {
                     false => inodes.own_number(object),
                 };
                 let number = number.ok_or(Errno::ENFILE)?;
-                let pages = KernelPages::None;
+                let pages = KernelPages::default();
                 shard.insert(object, Entry { number, lookups: 1, pages, is_resized: false, hold });
                 (number, None)
             }
@@ -161,58 +153,40 @@ impl KnownFiles {
 
     /// Notes that the kernel gets pages of a file, before they are read.
     pub(crate) fn note_pages(&self, object: ObjectId) {
-        if let Some(entry) = self.shard(object).get_mut(&object)
-            && matches!(entry.pages, KernelPages::None | KernelPages::Dropping)
-        {
-            entry.pages = KernelPages::Some;
+        if let Some(entry) = self.shard(object).get_mut(&object) {
+            entry.pages.get();
         }
-    }
-
-    fn pages(&self, object: ObjectId) -> KernelPages {
-        self.shard(object).get(&object).map_or(KernelPages::None, |entry| entry.pages)
     }
 
     /// Whether the kernel may have pages of a file.
     pub(crate) fn has_pages(&self, object: ObjectId) -> bool {
-        self.pages(object) != KernelPages::None
+        self.shard(object).get(&object).is_some_and(|entry| entry.pages != KernelPages::None)
     }
 
     /// Whether what was stored into pages of a file may be of contents before these; who asks gives it
     /// up if it may.
     pub(crate) fn gives_up(&self, object: ObjectId) -> bool {
-        if !self.is_successor {
-            return false;
-        }
-        let mut shard = self.shard(object);
-        let outdated = [KernelPages::Outdated, KernelPages::GivenUp];
-        match shard.get_mut(&object).filter(|entry| outdated.contains(&entry.pages)) {
-            Some(entry) => {
-                entry.pages = KernelPages::GivenUp;
-                true
-            }
-            None => false,
-        }
+        let give_up = |entry: &mut Entry| entry.pages.give_up();
+        self.is_successor && self.shard(object).get_mut(&object).is_some_and(give_up)
     }
 
-    /// Notes that the kernel has dropped the pages of a file. Whether it has to drop them again: what was
-    /// given up meanwhile may have been stored into pages of these contents.
-    pub(crate) fn note_dropped(&self, object: ObjectId) -> bool {
+    /// Notes that the kernel has dropped the pages of a file.
+    pub(crate) fn note_dropped(&self, object: ObjectId) -> Dropped {
         let mut shard = self.shard(object);
-        let Some(entry) = shard.get_mut(&object) else { return false };
-        let dropped = entry.pages;
-        entry.pages = match dropped {
-            KernelPages::Dropping => KernelPages::None,
-            // It may have got others meanwhile.
-            KernelPages::Outdated | KernelPages::GivenUp => KernelPages::Some,
-            KernelPages::None | KernelPages::Some => dropped,
-        };
-        dropped == KernelPages::GivenUp
+        shard.get_mut(&object).map_or(Dropped::Done, |entry| entry.pages.note_dropped())
     }
 
-    /// Notes whether the kernel may take a file for longer or shorter than it is.
-    pub(crate) fn note_resized(&self, object: ObjectId, is_resized: bool) {
+    /// Notes that the kernel may take a file for longer or shorter than it is.
+    pub(crate) fn note_resized(&self, object: ObjectId) {
         if let Some(entry) = self.shard(object).get_mut(&object) {
-            entry.is_resized = is_resized;
+            entry.is_resized = true;
+        }
+    }
+
+    /// Notes that the kernel knows how long a file is.
+    pub(crate) fn note_length_known(&self, object: ObjectId) {
+        if let Some(entry) = self.shard(object).get_mut(&object) {
+            entry.is_resized = false;
         }
     }
 
@@ -225,11 +199,11 @@ impl KnownFiles {
     pub(crate) fn take_pages(&self) -> Vec<INodeNo> {
         let mut numbers = Vec::new();
         for shard in &self.shards {
-            let may_have = [KernelPages::Some, KernelPages::Dropping];
-            for entry in lock(shard).values_mut().filter(|one| may_have.contains(&one.pages)) {
-                entry.pages = KernelPages::Dropping;
-                numbers.push(entry.number);
-            }
+            let mut shard = lock(shard);
+            let with_pages = shard
+                .values_mut()
+                .filter_map(|entry| entry.pages.begin_to_drop().then_some(entry.number));
+            numbers.extend(with_pages);
         }
         numbers
     }
@@ -238,9 +212,7 @@ impl KnownFiles {
     pub(crate) fn give_nothing_up(&self) {
         for shard in &self.shards {
             for entry in lock(shard).values_mut() {
-                if matches!(entry.pages, KernelPages::Outdated | KernelPages::GivenUp) {
-                    entry.pages = KernelPages::Some;
-                }
+                entry.pages.give_nothing_up();
             }
         }
     }
@@ -292,7 +264,7 @@ impl KnownFiles {
         gone.extend(lost.iter().map(|number| (*number, u64::MAX)));
         for shard in &self.shards {
             for (object, entry) in std::mem::take(&mut *lock(shard)) {
-                let Entry { number, lookups, pages, is_resized, hold } = entry;
+                let Entry { number, lookups, mut pages, is_resized, hold } = entry;
                 outdated.holds.push(hold);
                 let (successor, is_changed) = match fate(object) {
                     Fate::Same => (live.hold(object).ok(), false),
@@ -303,11 +275,9 @@ impl KnownFiles {
                     outdated.files.push(number);
                 }
                 if let Some(hold) = successor {
-                    let pages = match pages {
-                        KernelPages::None => KernelPages::None,
-                        _ if is_changed => KernelPages::Outdated,
-                        pages => pages,
-                    };
+                    if is_changed {
+                        pages.outdate();
+                    }
                     let object = hold.object();
                     let entry = Entry { number, lookups, pages, is_resized, hold };
                     heir.shard(object).insert(object, entry);

@@ -323,7 +323,7 @@ impl Adapter {
         let fate = |object| comparison.fate(object);
         let (known, mut outdated) = self.known.hand_over(&head, fate, (&kept, &lost));
         let Comparison { resized, longer, .. } = comparison;
-        resized.into_iter().for_each(|object| known.note_resized(object, true));
+        resized.into_iter().for_each(|object| known.note_resized(object));
         outdated.files.extend(&kept);
         // The kernel does not count how often it knows its root directory.
         outdated.files.push(INodeNo::ROOT);

@@ -373,7 +373,7 @@ impl Session {
                     match place == offset {
                         // The kernel appends one after the other: it knows the length, and nothing is
                         // on its way that it has sent before it did.
-                        true if goes_to_end => adapter.note_resized(inode, false),
+                        true if goes_to_end => adapter.note_length_known(inode),
                         true => {}
                         false => progress.is_elsewhere = true,
                     }

@@ -12,6 +12,7 @@ use super::grafting::{KERNEL_PATIENCE, enclosing};
 use super::{Session, invalid};
 use crate::adapter::{Adapter, Succession};
 use crate::exchange::{Exchange, ExchangeOutcome, Exchanged, NotExchanged};
+use crate::known::Dropped;
 use fuser::{Errno, INodeNo};
 use std::ffi::OsString;
 use std::io;
@@ -122,7 +123,7 @@ impl Session {
             move |session, (outer, stale)| match stale {
                 Stale::File(file) => loop {
                     session.cache.forget_contents(outer);
-                    if !adapter.note_dropped(file) {
+                    if adapter.note_dropped(file) == Dropped::Done {
                         break;
                     }
                 },
