@@ -27,7 +27,7 @@ pub use bookmark::Bookmark;
 pub use counters::{ObjsetCounters, ObjsetStats};
 pub use error::DatasetError;
 pub use hold::Hold;
-pub use keys::KeyStatus;
+pub use keys::{KeyStatus, SealedKeys};
 pub use name::DatasetName;
 pub use rzfs_format::property::DatasetKind;
 

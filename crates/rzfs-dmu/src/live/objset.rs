@@ -137,8 +137,13 @@ impl LiveObjset {
     /// Whether nothing of it is dirty in any txg.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.inner.headers.is_empty()
-            && self.inner.dirty.iter().all(|dirty| dirty.lock().is_empty())
+        self.inner.headers.is_empty() && !self.has_dirty_objects()
+    }
+
+    /// Whether an object of it is dirty in some txg.
+    #[must_use]
+    pub fn has_dirty_objects(&self) -> bool {
+        self.inner.dirty.iter().any(|dirty| !dirty.lock().is_empty())
     }
 
     /// Whether somebody else has a handle to it, or to one of its objects.

@@ -3,8 +3,8 @@
 
 use super::{Dataset, DatasetError, RootKey};
 use crate::mos::key_object;
-use rzfs_codec::crypto::{DatasetKey, KeyFormat};
-use rzfs_format::ObjectId;
+use rzfs_codec::crypto::{DatasetKey, KeyFormat, Pbkdf2, WrappedKeys};
+use rzfs_format::{Guid, ObjectId};
 use std::sync::Arc;
 
 /// Whether the key of a dataset is at hand (property `keystatus`).
@@ -16,6 +16,18 @@ pub enum KeyStatus {
     Unavailable,
     /// Its key is loaded.
     Available,
+}
+
+/// The keys of a dataset as they are stored: whoever has the key of its encryption root can unwrap
+/// them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SealedKeys {
+    /// The wrapped keys.
+    pub keys: WrappedKeys,
+    /// How the user gives the key of the encryption root.
+    pub format: KeyFormat,
+    /// How a passphrase becomes that key.
+    pub derivation: Pbkdf2,
 }
 
 impl Dataset {
@@ -31,11 +43,34 @@ impl Dataset {
         self.tree().open(&name).map(Some)
     }
 
+    /// Whether it is an encryption root.
+    pub fn is_encryption_root(&self) -> Result<bool, DatasetError> {
+        let Some(key) = self.key_object()? else { return Ok(false) };
+        Ok(key_object::root(self.tree().mos(), key)? == self.directory_object())
+    }
+
     /// How the user gives the key of its encryption root; `None` when it is not encrypted.
     pub fn key_format(&self) -> Result<Option<KeyFormat>, DatasetError> {
         let Some(root) = self.encryption_root()? else { return Ok(None) };
         let key = root.key_object()?;
         Ok(key.map(|key| key_object::format(root.tree().mos(), key)).transpose()?)
+    }
+
+    /// Its keys as they are stored; `None` when it is not encrypted.
+    pub fn sealed_keys(&self) -> Result<Option<SealedKeys>, DatasetError> {
+        let Some(key) = self.key_object()? else { return Ok(None) };
+        let mos = self.tree().mos();
+        Ok(Some(SealedKeys {
+            keys: key_object::wrapped(mos, key)?,
+            format: key_object::format(mos, key)?,
+            derivation: key_object::derivation(mos, key)?,
+        }))
+    }
+
+    /// What tells the ciphertexts of a snapshot from all others; `None` when it has nothing of the kind,
+    /// as one that is not encrypted.
+    pub fn iv_set(&self) -> Result<Option<Guid>, DatasetError> {
+        Ok(self.dataset_field(key_object::IV_SET)?.map(Guid))
     }
 
     /// Whether its key is at hand.

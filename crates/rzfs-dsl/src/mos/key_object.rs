@@ -21,6 +21,8 @@ use rzfs_zap::{IntegerSize, ZapValue};
 
 /// The field of a directory's object that leads to its key object.
 pub(crate) const KEY_OBJECT_FIELD: &str = "com.datto:crypto_key_obj";
+/// The field of a snapshot's object that tells its ciphertexts from all others.
+pub(crate) const IV_SET: &str = "com.datto:ivset_guid";
 const SUITE: &str = DatasetProperty::Encryption.stored_name();
 const GUID: &str = "DSL_CRYPTO_GUID";
 const IV: &str = "DSL_CRYPTO_IV";

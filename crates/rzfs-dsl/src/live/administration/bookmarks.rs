@@ -9,6 +9,7 @@ use crate::live::change_error::ChangeError;
 use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
 use crate::mos::extensible::{field, zapify};
+use crate::mos::key_object::IV_SET;
 use crate::mos::{MosSource, bookmarks, deadlist, names};
 use rzfs_format::bookmark::{BookmarkRecord, SpaceSums};
 use rzfs_format::features::Feature;
@@ -16,9 +17,6 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{Guid, ObjectId};
 use rzfs_zap::{IntegerSize, NewZap, Normalization, ZapValue};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The field of a snapshot's object that tells its ciphertexts from all others.
-pub(super) const IV_SET: &str = "com.datto:ivset_guid";
 
 /// A bookmark that is to be made of a snapshot or of another bookmark.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,6 +2,7 @@
 
 use super::counts::{Counted, is_counted};
 use super::place::Place;
+use super::snapshots::holds::Need;
 use super::{TaskContext, TaskError};
 use crate::dataset::property::DatasetProperty;
 use crate::live::LiveError;
@@ -108,6 +109,9 @@ impl TaskContext<'_> {
             self.mos.check_removal(names, last)?;
         }
         self.refuse_remap_deadlist(&place.name, place.head)?;
+        if let Some(origin) = dir.origin {
+            self.refuse_if_kept(origin, Need::Clone)?;
+        }
         Ok((dir, head))
     }
 

@@ -24,6 +24,14 @@ pub(super) struct Place {
     pub(super) head: ObjectId,
 }
 
+/// Refuses the name of what administrators do not know of, such as what is being received.
+pub(super) fn refuse_hidden(name: &str) -> Result<(), ChangeError> {
+    match name.contains('%') {
+        true => Err(ChangeError::InvalidName { name: name.to_owned() }),
+        false => Ok(()),
+    }
+}
+
 /// Checks the name of a dataset that is to be; tells what is above it, and its last component.
 pub(super) fn check_new_name(name: &str) -> Result<(&str, &str), ChangeError> {
     let too_long = || ChangeError::NameTooLong { name: name.to_owned() };

@@ -7,7 +7,8 @@
 //! What belonged to the head's directory up to `O` belongs to the clone's.
 
 use super::counts::Counted;
-use super::place::Place;
+use super::place::{Place, refuse_hidden};
+use super::task::Promise;
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::live::LiveError;
@@ -71,6 +72,7 @@ impl TaskContext<'_> {
 
     fn check_promotion(&mut self, name: &str) -> Result<Promotion, TaskError> {
         let not_a_clone = || ChangeError::NotAClone { name: name.to_owned() };
+        refuse_hidden(name)?;
         let clone = self.head(name)?;
         let clone_dir = self.dir(clone.dir)?;
         let origin = clone_dir.origin.ok_or_else(not_a_clone)?;
@@ -291,7 +293,7 @@ impl TaskContext<'_> {
     }
 
     /// Checks that what comes to the clone fits into the quotas that hold there and not for the
-    /// origin.
+    /// origin, and into what is left where the origin does not have it any more.
     fn check_room_for(
         &mut self,
         origin: &Place,
@@ -304,6 +306,11 @@ impl TaskContext<'_> {
             if dir.quota != 0 && bytes > dir.quota.saturating_sub(dir.used) {
                 return Err(ChangeError::Quota { name: clone.name.clone() }.into());
             }
+        }
+        let (class, gone) = (SpaceClass::Snapshots, bytes.cast_signed().wrapping_neg());
+        let from = Promise { dir: origin.dir, class, bytes: gone };
+        if bytes > self.available_without(from, clone.dir)? {
+            return Err(ChangeError::NoSpace.into());
         }
         Ok(())
     }

@@ -454,13 +454,13 @@ impl TaskContext<'_> {
     pub(super) fn check_snapshot_properties(
         &self,
         properties: &[(String, ZapValue)],
-    ) -> Result<(), ChangeError> {
+    ) -> Result<Vec<PropertyChange>, ChangeError> {
         if let Some((property, _)) = properties.first()
             && self.state.config.version < SNAPSHOT_PROPERTIES_VERSION
         {
             return Err(ChangeError::UnknownProperty { property: property.clone() });
         }
-        PropertyChange::of_new(DatasetKind::Snapshot, properties).map(drop)
+        PropertyChange::of_new(DatasetKind::Snapshot, properties)
     }
 
     fn change_snapshot_properties(
@@ -468,7 +468,7 @@ impl TaskContext<'_> {
         (name, head, snapshot): (&str, &str, &str),
         changes: impl FnOnce(DatasetKind) -> Result<Vec<PropertyChange>, ChangeError>,
     ) -> Result<(), TaskError> {
-        let (place, id, mut phys, changes) = self.check(|this| {
+        let (place, id, phys, changes) = self.check(|this| {
             let not_found = || ChangeError::NotFound { name: name.to_owned() };
             if this.state.config.version < SNAPSHOT_PROPERTIES_VERSION {
                 return Err(ChangeError::WrongKind { name: name.to_owned() }.into());
@@ -486,10 +486,21 @@ impl TaskContext<'_> {
             Ok((place, id, phys, changes))
         })?;
         self.require_space(SpaceTier::Reserved)?;
+        self.store_snapshot_properties(name, (id, phys), &place, &changes)
+    }
+
+    /// Changes properties of a snapshot of the head at a place, after all is checked.
+    pub(super) fn store_snapshot_properties(
+        &mut self,
+        name: &str,
+        (id, mut phys): (ObjectId, DslDataset),
+        head: &Place,
+        changes: &[PropertyChange],
+    ) -> Result<(), TaskError> {
         let zap = self.snapshot_properties(id, &mut phys)?;
-        for change in &changes {
+        let place = Place { name: name.to_owned(), head: id, ..head.clone() };
+        for change in changes {
             self.store(zap, change)?;
-            let place = Place { name: name.to_owned(), head: id, ..place.clone() };
             self.log_change(&place, change)?;
         }
         if self.mos.entries(zap)?.is_empty() {

@@ -16,6 +16,7 @@ use super::destruction::{Outcome, left_behind};
 use super::place::{Place, check_new_name};
 use super::snapshots::{SnapshotPlan, parts};
 use super::{Destruction, NewClone, NewDataset, TaskContext, TaskError};
+use crate::dataset::DatasetName;
 use crate::dataset::property::DatasetProperty;
 use crate::live::LiveError;
 use crate::live::amounts::SpaceDelta;
@@ -206,6 +207,10 @@ impl TaskContext<'_> {
         check_received_name(&new.target, &new.snapshot)?;
         self.check_features(new)?;
         let target = self.check(|this| Ok(this.find(&new.target)?))?;
+        if target.is_some() && new.target.len() + 1 + TEMPORARY.len() > DatasetName::MAX_LEN {
+            let name = format!("{}/{TEMPORARY}", new.target);
+            return Err(ChangeError::NameTooLong { name }.into());
+        }
         let (destination, parent, last) = match &target {
             Some(place) => {
                 (Destination::Existing { head: place.head }, new.target.as_str(), TEMPORARY)
@@ -454,9 +459,7 @@ impl TaskContext<'_> {
         (id, snapshot): (ObjectId, &DslDataset),
     ) -> Result<(), TaskError> {
         let modified = || TaskError::from(ReceiveProblem::Modified { target: place.name.clone() });
-        let is_open_and_dirty =
-            self.pool.heads.get(place.head).is_some_and(|open| !open.objset().is_clean());
-        if head.root == snapshot.root && !is_open_and_dirty {
+        if head.root == snapshot.root {
             return Ok(());
         }
         // The header of the intent log alone, and younger snapshots of the same, change nothing.
@@ -557,6 +560,10 @@ impl TaskContext<'_> {
         }
         let key = open.objset().key().cloned();
         let exchange = self.check(|this| this.check_exchange(begun, received, (target, key)))?;
+        if begun.new.changes == LocalChanges::Kept && open.objset().has_dirty_objects() {
+            // Somebody has changed it since, which the next txg can see.
+            return Ok(Outcome::Later);
+        }
         self.require_space(SpaceTier::Normal)?;
         let is_written = exchange.received.1.root.logical_birth() < txg
             && exchange.target.1.previous_snapshot_txg < txg

@@ -1,7 +1,8 @@
 //! Renaming file systems and volumes within their pool (spec 04, section 11.5).
 
 use super::counts::Counted;
-use super::place::{Place, check_new_name};
+use super::place::{Place, check_new_name, refuse_hidden};
+use super::task::Promise;
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::dataset::limits::MAX_DEPTH;
@@ -52,6 +53,7 @@ impl TaskContext<'_> {
     }
 
     fn check_rename<'a>(&mut self, from: &str, to: &'a str) -> Result<Move<'a>, TaskError> {
+        refuse_hidden(from)?;
         let place = self.head(from)?;
         let dir = self.dir(place.dir)?;
         let crosses = || ChangeError::CrossesPools { name: from.to_owned() };
@@ -71,7 +73,7 @@ impl TaskContext<'_> {
         let nesting = to.matches('/').count();
         self.check_names_below(place.dir, (to.len(), nesting), 0, &mut BTreeSet::new())?;
         if old_parent != new_parent {
-            self.check_room(&place, &dir, new_parent)?;
+            self.check_room((&place, &dir), (old_parent, new_parent))?;
             self.check_counts(old_parent)?;
             self.check_counts(new_parent)?;
             self.check_counting(place.dir)?;
@@ -121,12 +123,12 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Checks that the new branch, up to where it meets the old one, has room.
+    /// Checks that the new branch, up to where it meets the old one, has room, and that there is as much
+    /// as the old one needs no more and has reserved all the same.
     fn check_room(
         &mut self,
-        place: &Place,
-        dir: &DslDir,
-        new_parent: ObjectId,
+        (place, dir): (&Place, &DslDir),
+        (old_parent, new_parent): (ObjectId, ObjectId),
     ) -> Result<(), TaskError> {
         let wanted = dir.used.max(dir.reserved);
         let above: Vec<ObjectId> = self.dirs_above(place.dir)?;
@@ -139,6 +141,11 @@ impl TaskContext<'_> {
         }
         if wanted > room {
             return Err(ChangeError::Quota { name: place.name.clone() }.into());
+        }
+        let (class, gone) = (SpaceClass::Children, wanted.cast_signed().wrapping_neg());
+        let from = Promise { dir: old_parent, class, bytes: gone };
+        if wanted > self.available_without(from, new_parent)? {
+            return Err(ChangeError::NoSpace.into());
         }
         Ok(())
     }

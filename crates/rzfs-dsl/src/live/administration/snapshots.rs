@@ -11,7 +11,7 @@
 //! What the one before had and this one has not is on this one's dead list.
 
 mod destruction;
-mod holds;
+pub(super) mod holds;
 mod renaming;
 mod taking;
 

@@ -2,9 +2,10 @@
 
 use crate::dataset::{Keyring, Readers};
 use crate::live::LiveError;
-use crate::live::amounts::Deflation;
+use crate::live::amounts::{Deflation, SpaceDelta};
 use crate::live::change_error::{ChangeError, EncryptionProblem, ReceiveProblem};
 use crate::live::datasets::creation::Maker;
+use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::heads::Heads;
 use crate::live::devices::heartbeat::HeartbeatControl;
 use crate::live::environment::Environment;
@@ -149,6 +150,14 @@ impl Tasks {
     }
 }
 
+/// Bytes that a directory is charged with while something is checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promise {
+    pub(super) dir: ObjectId,
+    pub(super) class: SpaceClass,
+    pub(super) bytes: i64,
+}
+
 impl<'a> TaskContext<'a> {
     /// Does the part of a task that changes nothing: what cannot be read is a reason to refuse.
     pub(crate) fn check<T>(
@@ -180,6 +189,35 @@ impl<'a> TaskContext<'a> {
     pub(crate) fn available(&mut self, dir: ObjectId) -> Result<u64, LiveError> {
         let pool = self.pool_space();
         self.state.dirs.available(&self.mos, dir, pool)
+    }
+
+    /// The same with this charged besides, which stays so: the next check sees what earlier ones have
+    /// promised. Whoever promises [takes it back](Self::take_back) before anything is changed.
+    pub(super) fn promise(&mut self, promise: Promise) -> Result<(), LiveError> {
+        let Promise { dir, class, bytes } = promise;
+        let delta = SpaceDelta { used: bytes, ..SpaceDelta::default() };
+        self.state.dirs.charge(&self.mos, dir, class, delta)
+    }
+
+    /// Takes promises back.
+    pub(super) fn take_back(&mut self, promises: &[Promise]) -> Result<(), LiveError> {
+        promises.iter().rev().try_for_each(|promise| {
+            self.promise(Promise { bytes: promise.bytes.wrapping_neg(), ..*promise })
+        })
+    }
+
+    /// Bytes that could be charged to `to` if so many were not charged to `from` any more.
+    pub(super) fn available_without(
+        &mut self,
+        from: Promise,
+        to: ObjectId,
+    ) -> Result<u64, LiveError> {
+        // What it charges is read before anything of it is charged.
+        self.available(from.dir)?;
+        self.promise(from)?;
+        let room = self.available(to);
+        self.take_back(&[from])?;
+        room
     }
 
     /// Seconds since 1970.

@@ -45,7 +45,7 @@ struct Chain {
     next: (ObjectId, DslDataset),
 }
 
-const fn identity(id: ObjectId, snapshot: &DslDataset) -> SnapshotIdentity {
+pub(super) const fn identity(id: ObjectId, snapshot: &DslDataset) -> SnapshotIdentity {
     SnapshotIdentity { object: id, created: snapshot.creation_txg }
 }
 

@@ -1,6 +1,7 @@
 //! Holds, which keep snapshots from being destroyed (spec 04, section 16).
 
 use super::SnapshotPlace;
+use super::destruction::identity;
 use crate::live::LiveError;
 use crate::live::administration::{TaskContext, TaskError};
 use crate::live::change_error::ChangeError;
@@ -13,6 +14,13 @@ use rzfs_format::dsl::DslDataset;
 const HOLDS_VERSION: u64 = 18;
 /// Most bytes of a tag.
 const MAX_TAG: usize = 256;
+
+/// What a snapshot is needed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::live::administration) enum Need {
+    Hold,
+    Clone,
+}
 
 impl TaskContext<'_> {
     /// Holds snapshots with a tag that none of them has yet: all of them, or none.
@@ -49,6 +57,7 @@ impl TaskContext<'_> {
         let places = self.check_snapshots(snapshots, |this, name| {
             let place = this.snapshot(name)?;
             if this.has_hold(place.id, tag)? {
+                this.refuse_if_kept(place.id, Need::Hold)?;
                 return Ok(Some(place));
             }
             Err(ChangeError::NoSuchTag { name: name.to_owned() }.into())
@@ -72,6 +81,27 @@ impl TaskContext<'_> {
     /// How many holds a snapshot has.
     pub(super) fn hold_count(&self, snapshot: &DslDataset) -> Result<u64, LiveError> {
         snapshot.user_references.map_or(Ok(0), |zap| self.mos.entry_count(zap))
+    }
+
+    /// Refuses to give up what a snapshot is needed for, if it would go then and somebody reads it.
+    pub(in crate::live::administration) fn refuse_if_kept(
+        &mut self,
+        id: ObjectId,
+        need: Need,
+    ) -> Result<(), TaskError> {
+        let snapshot = self.dataset(id)?;
+        let (holds, clones) = match need {
+            Need::Hold => (1, 0),
+            Need::Clone => (0, 1),
+        };
+        let goes = snapshot.flags & DslDataset::FLAG_DEFER_DESTROY != 0
+            && snapshot.child_count <= 1 + clones
+            && self.hold_count(&snapshot)? <= holds;
+        if goes && self.pool.readers.is_kept(identity(id, &snapshot)) {
+            let name = self.snapshot_of(id)?.full_name();
+            return Err(ChangeError::Busy { name }.into());
+        }
+        Ok(())
     }
 
     /// Destroys a snapshot that was to be destroyed as soon as nobody needs it, if nobody does.
