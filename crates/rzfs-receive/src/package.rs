@@ -128,6 +128,7 @@ mod tests {
             name: name.to_owned(),
             parent_snapshot: None,
             origin: None,
+            is_encryption_root: false,
             properties: None,
             snapshots: snapshots.collect(),
         }

@@ -53,6 +53,13 @@ pub enum SendError {
         /// The block.
         bookmark: Bookmark,
     },
+    /// A block of an encrypted object set that cannot be in a raw stream, as none that was written by it
+    /// is.
+    #[error("block {bookmark} is not encrypted, or larger than its file system says")]
+    NotSealed {
+        /// The block.
+        bookmark: Bookmark,
+    },
     /// A pointer makes no sense.
     #[error("block {bookmark}: {source}")]
     Pointer {
@@ -93,7 +100,7 @@ impl SendError {
             | Self::Kind { .. }
             | Self::ForeignOrder { .. } => ENOTSUP,
             Self::NoPlace { .. } => ENOENT,
-            Self::Pointer { .. } | Self::List(_) => EIO,
+            Self::Pointer { .. } | Self::NotSealed { .. } | Self::List(_) => EIO,
             Self::Dataset(error) => error.errno(),
             Self::Read(error) => error.errno(),
             Self::Stream(StreamError { problem: Problem::Io(error), .. }) => {

@@ -10,4 +10,29 @@ pub struct Form {
     pub embedded: bool,
     /// Compressed blocks are sent as they are stored (`-c`).
     pub compressed: bool,
+    /// Encrypted blocks are sent as they are stored, and with them their wrapped keys; what is not
+    /// encrypted is sent with all of the above (`-w`).
+    pub raw: bool,
+}
+
+impl Form {
+    /// The form of one file system or volume.
+    pub(crate) const fn of(self, protection: Sealing) -> Self {
+        match (self.raw, protection) {
+            (false, _) => self,
+            (true, Sealing::Plain) => {
+                Self { large_blocks: true, embedded: true, compressed: true, raw: false }
+            }
+            (true, Sealing::Sealed) => {
+                Self { large_blocks: true, embedded: false, compressed: true, raw: true }
+            }
+        }
+    }
+}
+
+/// Whether blocks are encrypted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sealing {
+    Plain,
+    Sealed,
 }

@@ -13,6 +13,7 @@ mod batch;
 mod error;
 mod flow;
 mod form;
+mod raw;
 mod records;
 mod send;
 mod source;

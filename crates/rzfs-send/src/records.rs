@@ -1,7 +1,8 @@
 //! From a walk over an object set to the records of a stream (spec 08, sections 7.1 and 7.2).
 //!
 //! ```text
-//! block of dnodes   for each slot: OBJECT, FREE behind its last block, [SPILL, if it is old]
+//! block of dnodes   OBJECT_RANGE, if the stream is raw
+//!                   for each slot: OBJECT, FREE behind its last block, [SPILL, if it is old]
 //!                                  or FREEOBJECTS
 //! data block        WRITE, WRITE_EMBEDDED or SPILL
 //! hole              FREE; among the dnodes FREEOBJECTS
@@ -9,6 +10,7 @@
 //! FREE and FREEOBJECTS that adjoin each other become one.
 
 use crate::batch::Batch;
+use crate::raw;
 use crate::{Form, SendError};
 use rzfs_dmu::{DmuError, DnodeSlot, Visit, Visitor};
 use rzfs_format::block_pointer::PointerKind;
@@ -17,8 +19,8 @@ use rzfs_format::compression::CompressionFunction;
 use rzfs_format::dnode::{Dnode, SLOT_SIZE};
 use rzfs_format::object_type::{ByteSwapClass, ObjectType};
 use rzfs_format::stream::{
-    FreeObjects, FreeRange, Object, ObjectFlags, Record, Spill, SpillFlags, StreamFeatures, Write,
-    WriteEmbedded, WriteFlags,
+    FreeObjects, FreeRange, Object, ObjectFlags, ObjectRange, RangeFlags, Record, Spill,
+    SpillFlags, StreamFeatures, Write, WriteEmbedded, WriteFlags,
 };
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, Guid, Level, ObjectId, ObjsetId, Txg};
@@ -156,19 +158,41 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
         }
     }
 
-    fn object(&mut self, object: ObjectId, dnode: &Dnode) -> Result<(), SendError> {
+    /// How a block of dnodes was encrypted, whose objects follow.
+    fn range(&mut self, bookmark: Bookmark, pointer: &BlockPointer) -> Result<(), SendError> {
+        let params = raw::crypt_params(pointer).ok_or(SendError::NotSealed { bookmark })?;
+        let slots = pointer.logical_size() / SLOT_SIZE as u64;
+        let record = ObjectRange {
+            first: ObjectId(bookmark.block.0.saturating_mul(slots)),
+            slots,
+            to_guid: self.terms.to_guid,
+            salt: params.salt,
+            iv: params.iv,
+            mac: params.mac,
+            flags: match is_foreign(pointer.order()) {
+                true => RangeFlags::RAW_BYTESWAP,
+                false => RangeFlags::NONE,
+            },
+        };
+        self.next().push(Record::ObjectRange(record), &[]);
+        Ok(())
+    }
+
+    fn object(&mut self, slot: &DnodeSlot<'_>, dnode: &Dnode) -> Result<(), SendError> {
+        let object = slot.object;
         let to_guid = self.terms.to_guid;
         let bookmark =
             Bookmark { objset: self.terms.objset, object, level: Level::DATA, block: BlockId(0) };
-        let is_swapped = dnode.order != ByteOrder::NATIVE
-            && dnode.bonus_type.byte_swap_class() != ByteSwapClass::Uint8;
-        if is_swapped && !dnode.bonus.is_empty() {
+        let is_raw = self.terms.form.raw;
+        let is_swapped =
+            is_foreign(dnode.order) && dnode.bonus_type.byte_swap_class() != ByteSwapClass::Uint8;
+        if is_swapped && !dnode.bonus.is_empty() && !is_raw {
             return Err(SendError::ForeignOrder { bookmark });
         }
         let spill = dnode.spill.as_ref().filter(|spill| !spill.is_hole());
         let block_size = u64::from(dnode.data_block_size);
         let shown = if self.terms.is_whole(block_size) { block_size } else { SMALL_BLOCK };
-        let record = Object {
+        let mut record = Object {
             object,
             object_type: dnode.object_type.number().into(),
             bonus_type: dnode.bonus_type.number().into(),
@@ -181,7 +205,22 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
             to_guid,
             ..Object::default()
         };
-        self.next().push(Record::Object(record), &dnode.bonus);
+        match is_raw {
+            true => {
+                let area = raw::bonus_area(dnode, slot.bytes);
+                record.raw_bonus_length = area.len() as u32;
+                // As it is stored: one without indirect blocks has their size, too.
+                record.indirect_shift = slot.bytes.get(1).copied().unwrap_or_default();
+                record.levels = dnode.levels;
+                record.pointers = dnode.pointers.len() as u8;
+                record.max_block_id = dnode.max_block_id.0;
+                if is_foreign(dnode.order) {
+                    record.flags = record.flags.with(ObjectFlags::RAW_BYTESWAP);
+                }
+                self.next().push(Record::Object(record), area);
+            }
+            false => self.next().push(Record::Object(record), &dnode.bonus),
+        }
         let behind = dnode.max_block_id.0.checked_add(1);
         if let Some(offset) = behind.and_then(|blocks| blocks.checked_mul(block_size)) {
             self.free_range(object, offset, FreeRange::TO_THE_END);
@@ -201,12 +240,26 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
         pointer: &BlockPointer,
         flags: SpillFlags,
     ) -> Result<(), SendError> {
-        if pointer.order() != ByteOrder::NATIVE {
+        let (object, length) = (bookmark.object, pointer.logical_size());
+        let mut record =
+            Spill { object, length, to_guid: self.terms.to_guid, flags, ..Spill::default() };
+        if self.terms.form.raw {
+            let params = raw::crypt_params(pointer).ok_or(SendError::NotSealed { bookmark })?;
+            let compression = pointer.compression();
+            let compression =
+                compression.map_err(|source| SendError::Pointer { bookmark, source })?;
+            (record.salt, record.iv, record.mac) = (params.salt, params.iv, params.mac);
+            record.compression = compression.number();
+            record.compressed_size = pointer.physical_size();
+            if is_foreign(pointer.order()) {
+                record.flags = record.flags.with(SpillFlags::RAW_BYTESWAP);
+            }
+            self.next().push_stored(Record::Spill(record), (*pointer, bookmark));
+            return Ok(());
+        }
+        if is_foreign(pointer.order()) {
             return Err(SendError::ForeignOrder { bookmark });
         }
-        let (object, length) = (bookmark.object, pointer.logical_size());
-        let record =
-            Spill { object, length, to_guid: self.terms.to_guid, flags, ..Spill::default() };
         self.next().push_contents(Record::Spill(record), (*pointer, bookmark));
         Ok(())
     }
@@ -240,8 +293,8 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
             self.next().push(Record::WriteEmbedded(record), payload);
             return Ok(());
         }
-        let is_foreign = pointer.order() != ByteOrder::NATIVE;
-        if is_foreign && kind.byte_swap_class() != ByteSwapClass::Uint8 {
+        let (is_foreign, is_raw) = (is_foreign(pointer.order()), self.terms.form.raw);
+        if is_foreign && !is_raw && kind.byte_swap_class() != ByteSwapClass::Uint8 {
             return Err(SendError::ForeignOrder { bookmark });
         }
         let mut record = Write {
@@ -255,13 +308,27 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
         };
         // Only of what is in the stream as it was written the checksum means something.
         let is_whole = self.terms.is_whole(size);
-        if is_whole && !is_embedded && !pointer.has_crypt_bit() {
+        if is_raw && !is_whole {
+            return Err(SendError::NotSealed { bookmark });
+        }
+        if is_raw || is_whole && !is_embedded && !pointer.has_crypt_bit() {
             let function = pointer.checksum_function().map_err(wrong)?;
             record.checksum = function.number();
             record.key_checksum = pointer.checksum();
             record.key_properties = key_properties(pointer, compression);
             if function.is_dedup_safe() {
                 record.flags = WriteFlags::CHECKSUM_DEDUP;
+            }
+            if is_raw {
+                let params = raw::crypt_params(pointer).ok_or(SendError::NotSealed { bookmark })?;
+                (record.salt, record.iv, record.mac) = (params.salt, params.iv, params.mac);
+                if is_foreign {
+                    record.flags = record.flags.with(WriteFlags::RAW_BYTESWAP);
+                }
+                record.compression = compression.number();
+                record.compressed_size = pointer.physical_size();
+                self.next().push_stored(Record::Write(record), (*pointer, bookmark));
+                return Ok(());
             }
             let is_compressed = self.terms.form.compressed
                 && compression != CompressionFunction::Off
@@ -289,6 +356,11 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
     }
 }
 
+/// Whether something is in another byte order than the stream.
+fn is_foreign(order: ByteOrder) -> bool {
+    order != ByteOrder::NATIVE
+}
+
 /// Sizes and compression of a pointer, packed (spec 08, section 2.4).
 fn key_properties(pointer: &BlockPointer, compression: CompressionFunction) -> u64 {
     let sectors = |bytes: u64| (bytes / SECTOR).saturating_sub(1) & 0xffff;
@@ -301,6 +373,15 @@ fn key_properties(pointer: &BlockPointer, compression: CompressionFunction) -> u
 impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
     fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()> {
         let Visit { bookmark, pointer, dnode } = *visit;
+        if bookmark.object == ObjectId::META_DNODE
+            && bookmark.level == Level::DATA
+            && self.terms.form.raw
+        {
+            return match self.range(bookmark, pointer) {
+                Ok(()) => self.flow(),
+                Err(error) => self.fail(error),
+            };
+        }
         let is_of_object =
             bookmark.object != ObjectId::META_DNODE && bookmark.object < ObjectId::END;
         let Some(dnode) = dnode.filter(|_| is_of_object && bookmark.level == Level::DATA) else {
@@ -332,7 +413,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
                 Ok(())
             }
             Some(_) if self.terms.is_behind(slot.object, 0) => return ControlFlow::Break(()),
-            Some(dnode) => self.object(slot.object, dnode),
+            Some(dnode) => self.object(slot, dnode),
         };
         match sent {
             Ok(()) => self.flow(),

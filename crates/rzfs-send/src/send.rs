@@ -1,6 +1,8 @@
 //! A snapshot that is to be sent.
 
 use crate::flow;
+use crate::form::Sealing;
+use crate::raw::{self, IvSets};
 use crate::records::Terms;
 use crate::source::{Source, Start};
 use crate::{Form, SendError};
@@ -30,8 +32,9 @@ use std::io::Write;
 pub struct Send {
     objset: Objset,
     begin: Begin,
-    /// What is behind BEGIN.
-    list: Vec<u8>,
+    /// What is behind BEGIN, and how it is packed.
+    list: NvList,
+    packed: Vec<u8>,
     terms: Terms,
     ending: Ending,
     _kept: Kept,
@@ -120,7 +123,15 @@ impl Send {
         if snapshot.redaction_snapshots()?.is_some() {
             return Err(SendError::Redacted { name: name() });
         }
-        let objset = snapshot.open_objset()?;
+        let sealed = match form.raw {
+            true => snapshot.sealed_keys()?,
+            false => None,
+        };
+        let form = form.of(if sealed.is_some() { Sealing::Sealed } else { Sealing::Plain });
+        let objset = match sealed {
+            Some(_) => snapshot.open_locked()?,
+            None => snapshot.open_objset()?,
+        };
         let kind = match objset.objset_type() {
             ObjsetType::Zfs | ObjsetType::Zvol => objset.objset_type(),
             _ => return Err(SendError::Kind { name: name() }),
@@ -151,8 +162,15 @@ impl Send {
             start: None,
             last: None,
         };
-        let ending = Ending::Complete;
-        Ok(Self { objset, begin, list: Vec::new(), terms, ending, _kept: kept })
+        let mut list = NvList::new();
+        if let Some(sealed) = sealed {
+            let to = snapshot.iv_set()?.unwrap_or_default();
+            let key_data = raw::key_data(&sealed, &objset, IvSets { to, from: start.iv_set });
+            let inserted = key_data.and_then(|data| list.insert(raw::KEY_DATA, data));
+            inserted.map_err(SendError::List)?;
+        }
+        let (packed, ending) = (Vec::new(), Ending::Complete);
+        Self { objset, begin, list, packed, terms, ending, _kept: kept }.with_list_packed()
     }
 
     /// The same from the record on that is about this object, or about its block at `offset`: what is
@@ -176,11 +194,22 @@ impl Send {
         };
         let objset = self.objset.id();
         self.terms.start = Some(Bookmark { objset, object, level, block });
-        self.list = resume_list(object, offset).map_err(SendError::List)?;
+        let told = self.list.insert("resume_object", NvValue::UInt64(object.get()));
+        let told = told.and_then(|()| self.list.insert("resume_offset", NvValue::UInt64(offset)));
+        told.map_err(SendError::List)?;
         let version = self.begin.version;
         let features = version.features().with(StreamFeatures::RESUMING);
         self.begin.version = VersionInfo::new(StreamKind::Substream, features);
-        self.begin.payload_length = self.list.len() as u32;
+        self.with_list_packed()
+    }
+
+    /// The same with what its list says now, padded to whole words (spec 08, section 6.1).
+    fn with_list_packed(mut self) -> Result<Self, SendError> {
+        if !self.list.is_empty() {
+            self.packed = self.list.encode(Encoding::Xdr).map_err(SendError::List)?;
+            self.packed.resize(self.packed.len().next_multiple_of(8), 0);
+        }
+        self.begin.payload_length = self.packed.len() as u32;
         Ok(self)
     }
 
@@ -199,7 +228,7 @@ impl Send {
             Ending::Complete => 2 * RECORD_SIZE as u64,
             Ending::BrokenOff => RECORD_SIZE as u64,
         };
-        let list = self.list.len() as u64;
+        let list = self.packed.len() as u64;
         Ok((ends + list).saturating_add(flow::measure(&self.objset, self.terms)?))
     }
 
@@ -255,7 +284,7 @@ impl Send {
     /// # Errors
     /// As [`Send::write_to`].
     pub fn write_stream<W: Write>(&self, writer: &mut StreamWriter<W>) -> Result<(), SendError> {
-        writer.write(&Record::Begin(self.begin), &self.list)?;
+        writer.write(&Record::Begin(self.begin), &self.packed)?;
         flow::write(&self.objset, self.terms, writer)?;
         match self.ending {
             Ending::Complete => Ok(writer.end(self.terms.to_guid)?),
@@ -270,16 +299,6 @@ fn finish<W: Write>(writer: StreamWriter<W>) -> Result<Sent, SendError> {
     let flushed = writer.into_inner().flush();
     flushed.map_err(|error| StreamError { place, problem: error.into() })?;
     Ok(Sent { records: place.record, bytes: place.offset })
-}
-
-/// Says where a stream begins, padded to whole words (spec 08, section 6.1).
-fn resume_list(object: ObjectId, offset: u64) -> Result<Vec<u8>, FormatError> {
-    let mut list = NvList::new();
-    list.insert("resume_object", NvValue::UInt64(object.get()))?;
-    list.insert("resume_offset", NvValue::UInt64(offset))?;
-    let mut packed = list.encode(Encoding::Xdr)?;
-    packed.resize(packed.len().next_multiple_of(8), 0);
-    Ok(packed)
 }
 
 fn begin_flags(dataset: &DslDataset, start: &Start) -> BeginFlags {
@@ -317,6 +336,7 @@ fn stream_features(
     }
     let embeds = form.embedded && pool.is_active(Feature::EmbeddedData);
     let large = form.large_blocks && uses(Feature::LargeBlocks)?;
+    add(form.raw, StreamFeatures::RAW);
     add(embeds, StreamFeatures::EMBED_DATA);
     add(form.compressed, StreamFeatures::COMPRESSED);
     add((embeds || form.compressed) && pool.is_active(Feature::Lz4Compress), StreamFeatures::LZ4);

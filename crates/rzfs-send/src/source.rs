@@ -26,6 +26,8 @@ pub(crate) struct Start {
     pub(crate) txg: Txg,
     /// Whether it belongs to another file system, from which this one was cloned.
     pub(crate) is_in_origin: bool,
+    /// What tells its ciphertexts from all others; 0 = nothing.
+    pub(crate) iv_set: Guid,
 }
 
 impl Start {
@@ -34,7 +36,8 @@ impl Start {
         for earlier in received.earlier_snapshots() {
             let (_, dataset) = earlier?;
             if dataset.guid == guid {
-                return Ok(Self { guid, txg: dataset.creation_txg, is_in_origin: false });
+                let (txg, iv_set) = (dataset.creation_txg, Guid(0));
+                return Ok(Self { guid, txg, is_in_origin: false, iv_set });
             }
         }
         let from = format!("{:#x}", guid.get());
@@ -69,7 +72,9 @@ impl Source {
                     }
                     if object == from.object() {
                         let (guid, txg) = (dataset.guid, dataset.creation_txg);
-                        return Ok(Start { guid, txg, is_in_origin: dataset.dir != directory });
+                        let is_in_origin = dataset.dir != directory;
+                        let iv_set = from.iv_set()?.unwrap_or_default();
+                        return Ok(Start { guid, txg, is_in_origin, iv_set });
                     }
                 }
                 Err(not_earlier())
@@ -84,6 +89,7 @@ impl Source {
                     guid: record.guid,
                     txg,
                     is_in_origin: dir != directory,
+                    iv_set: record.ivset_guid,
                 };
                 let bookmarked = head.directory_object();
                 if bookmarked == directory {

@@ -60,7 +60,7 @@ pub use rzfs_vdev::Health;
 use serde::{Deserialize, Serialize};
 
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// A message and the version of the language that it is in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

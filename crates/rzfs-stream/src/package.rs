@@ -62,6 +62,8 @@ pub struct PackagedDataset {
     pub parent_snapshot: Option<Guid>,
     /// The snapshot of which it is a clone.
     pub origin: Option<Guid>,
+    /// Whether it has a key of its own, by which its blocks and those of others are encrypted.
+    pub is_encryption_root: bool,
     /// Its own properties; `None`: nothing is said of them.
     pub properties: Option<Vec<(String, SentValue)>>,
     /// Its snapshots, those that are not sent, too.
@@ -161,6 +163,7 @@ impl PackagedDataset {
             name: text(list.string("name")?)?,
             parent_snapshot: list.find_u64("parentfromsnap")?.filter(is_some).map(Guid),
             origin: list.find_u64("origin")?.filter(is_some).map(Guid),
+            is_encryption_root: list.contains("is_encroot"),
             properties: list.find_list("props")?.map(properties).transpose()?,
             snapshots: snapshots(list)?,
         })
@@ -172,6 +175,9 @@ impl PackagedDataset {
         list.insert("parentfromsnap", self.parent_snapshot.map_or(0, |guid| guid.0))?;
         if let Some(origin) = self.origin {
             list.insert("origin", origin.0)?;
+        }
+        if self.is_encryption_root {
+            list.insert("is_encroot", NvValue::Boolean)?;
         }
         if let Some(properties) = &self.properties {
             list.insert("props", property_list(properties)?)?;
@@ -275,6 +281,7 @@ mod tests {
             name: name.to_owned(),
             parent_snapshot: parent.map(Guid),
             origin: parent.map(Guid),
+            is_encryption_root: parent.is_none(),
             properties: Some(vec![number("compression", 15), ("a:b".to_owned(), word.clone())]),
             snapshots: vec![snapshot("one", guid + 1), snapshot("two", guid + 2)],
         };

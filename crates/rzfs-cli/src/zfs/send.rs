@@ -58,7 +58,7 @@ const GRAMMAR: Grammar = Grammar {
 
 /// Options that are understood and not there yet: a stream without what they ask for would be
 /// mistaken for one with it.
-const ABSENT: &str = "Vw";
+const ABSENT: &str = "V";
 
 /// Runs `zfs send`.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
@@ -112,6 +112,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         large_blocks: flag('L'),
         embedded: flag('e'),
         compressed: flag('c'),
+        raw: flag('w'),
         portion: Portion::Complete,
         properties: match (flag('b'), flag('p')) {
             (true, _) => SentProperties::Received,
@@ -146,6 +147,7 @@ fn saved(words: &[Word], target: String, console: &mut Console<'_>) -> Outcome {
         large_blocks: flag('L'),
         embedded: flag('e'),
         compressed: flag('c'),
+        raw: flag('w'),
         portion: Portion::Arrived,
         properties: SentProperties::None,
         holds: false,

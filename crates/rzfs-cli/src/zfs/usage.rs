@@ -61,9 +61,9 @@ const COMMANDS: [(&str, &str); 36] = [
     ("", ""),
     (
         "send",
-        "\tsend [-DLPcenv] [-i snapshot|bookmark | -I snapshot] <snapshot>\n\
-         \tsend [-LPcenv] -t <receive_resume_token>\n\
-         \tsend [-LPcenv] --saved <filesystem|volume>\n",
+        "\tsend [-DLPcenvw] [-i snapshot|bookmark | -I snapshot] <snapshot>\n\
+         \tsend [-LPcenvw] -t <receive_resume_token>\n\
+         \tsend [-LPcenvw] --saved <filesystem|volume>\n",
     ),
     (
         "receive",

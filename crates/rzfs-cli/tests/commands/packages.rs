@@ -561,6 +561,7 @@ fn packages_of_somebody_hostile_are_refused_and_change_nothing() {
         name: name.to_owned(),
         parent_snapshot: None,
         origin: None,
+        is_encryption_root: false,
         properties: None,
         snapshots: vec![PackagedSnapshot {
             name: snapshot.to_owned(),

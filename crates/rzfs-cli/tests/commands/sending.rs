@@ -2,8 +2,10 @@
 
 use crate::harness::wait_until;
 use crate::workshop::Workshop;
-use rzfs_format::stream::Record;
-use rzfs_stream::{ReadOptions, StreamReader};
+use rzfs_format::nvlist::{Encoding, NvList};
+use rzfs_format::stream::{Begin, Record, StreamFeatures};
+use rzfs_stream::{Package, PackagedBlocks, ReadOptions, StreamReader};
+use rzfs_testkit::zstream_program;
 use std::fs::{self, File};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -106,15 +108,68 @@ fn a_snapshot_is_sent_whole_or_what_is_new() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.starts_with("full send of tank/a@s1 estimated size is "), "{told}");
     assert_eq!(output.stdout, full);
-    for absent in ["-w", "--raw", "-Lw"] {
-        assert_eq!(
-            shop.refuse(&format!("zfs send {absent} tank/a@s1"), 2),
-            "'zfs send -w' of OpenZFS is not supported by this software yet\n"
-        );
-    }
+    // What is not encrypted is sent as it is, too.
+    assert_eq!(stream(&shop, "zfs send -w tank/a@s1"), stream(&shop, "zfs send -Lec tank/a@s1"));
     shop.succeed("zpool export tank");
     assert_eq!(stream(&shop, "zfs send tank/a@s1 -d IMAGES"), full);
     assert_eq!(stream(&shop, "zfs send -i @s1 tank/a@s2 -d IMAGES"), increment);
+    shop.judge();
+}
+
+/// What is behind the first record of a stream, unpacked.
+fn list_of(stream: &[u8]) -> (Begin, NvList) {
+    let mut reader = StreamReader::new(stream, ReadOptions::default());
+    let Some(Record::Begin(begin)) = reader.next_record().unwrap() else { panic!("no BEGIN") };
+    let mut packed = Vec::new();
+    reader.read_payload_to(&mut packed).unwrap();
+    (begin, NvList::decode(&packed).unwrap())
+}
+
+#[test]
+fn encrypted_snapshots_are_sent_raw_without_a_key() {
+    let shop = pool();
+    fs::write(shop.rzfs.path("phrase"), "correct horse battery\n").unwrap();
+    let phrase = format!("keylocation=file://{}", shop.rzfs.path("phrase").display());
+    shop.succeed(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase -o {phrase} tank/e"
+    ));
+    shop.succeed("zfs create tank/e/below");
+    let secret = b"what nobody is to read ".repeat(4000);
+    let at = |name: &str| shop.root().join("e").join(name);
+    fs::write(at("first"), &secret).unwrap();
+    shop.succeed("zfs snapshot -r tank/e@1");
+    fs::write(at("second"), &secret).unwrap();
+    shop.succeed("zfs snapshot -r tank/e@2");
+    shop.succeed("zfs unmount tank/e");
+    shop.succeed("zfs unload-key -r tank/e");
+    assert!(shop.refuse("zfs send tank/e@1", 1).contains("key"), "plain ones need it");
+    let full = stream(&shop, "zfs send -w tank/e@1");
+    let (begin, list) = list_of(&full);
+    assert!(begin.version.features().contains(StreamFeatures::RAW));
+    let keys = list.list("crypt_keydata").unwrap();
+    let iv_set = keys.u64("to_ivset_guid").unwrap();
+    assert_eq!((keys.u64("from_ivset_guid").unwrap(), keys.u64("keyformat").unwrap()), (0, 3));
+    let increment = stream(&shop, "zfs send -w -i @1 tank/e@2");
+    let (_, list) = list_of(&increment);
+    assert_eq!(list.list("crypt_keydata").unwrap().u64("from_ivset_guid").unwrap(), iv_set);
+    for sent in [&full, &increment] {
+        assert!(!sent.windows(22).any(|bytes| bytes == b"what nobody is to read"));
+        let (records, _) = records(sent);
+        assert!(matches!(records[0], Record::ObjectRange(_)), "{:?}", records[0]);
+    }
+    let tree = stream(&shop, "zfs send -wR tank/e@2");
+    let package = Package::decode(&list_of(&tree).1.encode(Encoding::Xdr).unwrap()).unwrap();
+    let roots: Vec<_> = package.datasets.iter().map(|one| one.is_encryption_root).collect();
+    assert_eq!((package.blocks, roots), (PackagedBlocks::Raw, vec![true, false]));
+    shop.refuse("zfs send -R tank/e@2", 1);
+    fs::write(shop.rzfs.path("stream"), &full).unwrap();
+    if let Some(zstream) = zstream_program() {
+        let dump =
+            Command::new(zstream).arg("dump").arg(shop.rzfs.path("stream")).output().unwrap();
+        assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+    }
+    shop.succeed("zpool export tank");
+    assert_eq!(stream(&shop, "zfs send -w tank/e@1 -d IMAGES"), full);
     shop.judge();
 }
 

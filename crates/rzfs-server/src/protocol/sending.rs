@@ -76,6 +76,8 @@ pub struct SendRequest {
     pub embedded: bool,
     /// Compressed blocks are sent as they are stored.
     pub compressed: bool,
+    /// Encrypted blocks are sent as they are stored, and what is not encrypted in all of these forms.
+    pub raw: bool,
     /// What of the snapshot.
     pub portion: Portion,
     /// Which properties are told.

@@ -91,5 +91,6 @@ const fn form(request: &SendRequest, features: StreamFeatures) -> Form {
         },
         embedded: request.embedded || features.contains(StreamFeatures::EMBED_DATA),
         compressed: request.compressed || features.contains(StreamFeatures::COMPRESSED),
+        raw: request.raw,
     }
 }

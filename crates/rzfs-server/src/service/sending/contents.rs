@@ -22,7 +22,7 @@ pub(super) fn of(plan: &Plan, request: &SendRequest) -> Result<Option<Package>, 
     let mut datasets = Vec::new();
     for member in &plan.members {
         let is_encrypted = member.head.key_status().map_err(unread)? != KeyStatus::None;
-        if is_encrypted && values(request).is_some() {
+        if is_encrypted && !request.raw && values(request).is_some() {
             let (to, head) = (member.to.name(), member.head.name());
             return Err(no_package(
                 request,
@@ -44,7 +44,10 @@ pub(super) fn of(plan: &Plan, request: &SendRequest) -> Result<Option<Package>, 
         from: request.from.as_deref().filter(|_| tells_from).map(last),
         to: last(&request.snapshot),
         extent,
-        blocks: PackagedBlocks::Plain,
+        blocks: match request.raw {
+            true => PackagedBlocks::Raw,
+            false => PackagedBlocks::Plain,
+        },
         datasets,
     }))
 }
@@ -95,6 +98,7 @@ fn dataset(
         name: member.head.name().to_owned(),
         parent_snapshot,
         origin: member.origin.as_ref().map(guid).filter(|guid| *guid != Guid(0)),
+        is_encryption_root: member.head.is_encryption_root()?,
         properties: values.map(|values| sent_properties(&member.head, values)).transpose()?,
         snapshots: snapshots.collect::<Result<_, DatasetError>>()?,
     })
