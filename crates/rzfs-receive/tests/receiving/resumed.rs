@@ -16,6 +16,8 @@ use rzfs_stream::ResumeToken;
 use rzfs_testkit::GoldenStream;
 use std::cell::RefCell;
 use std::io::Read;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 
 fn resumable(pool: &LivePool, stream: impl Read) -> Result<(), ReceiveError> {
     let order = order(LocalChanges::Kept, Remains::Kept);
@@ -244,6 +246,39 @@ fn two_do_not_go_on_with_the_same() {
         assert_eq!(error.errno(), 16, "{error}");
     };
     resumable(&pool, Meanwhile(&rest, Some(Box::new(second)))).unwrap();
+    assert_eq!(wrong_files(&pool, TARGET, &full, "g30/a@1"), Vec::<String>::new());
+    pool.export().unwrap();
+    world.judge_chains();
+}
+
+/// Whoever receives may not have let go of it when the rest comes.
+#[test]
+fn the_rest_may_come_while_the_beginning_breaks_off() {
+    struct Cut<'a>(&'a [u8], Sender<()>, Receiver<()>);
+    impl Read for Cut<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            if self.0.is_empty() {
+                self.1.send(()).unwrap();
+                self.2.recv().unwrap();
+            }
+            self.0.read(buffer)
+        }
+    }
+    let Some(full) = golden("full") else { return };
+    let world = ImagePool::new("A");
+    let pool = world.create_pool();
+    let whole = full.bytes().unwrap();
+    thread::scope(|scope| {
+        let ((waits, is_waiting), (cut, is_cut)) = (channel(), channel());
+        let stream = Cut(&whole[..whole.len() / 3], waits, is_cut);
+        let beginning = scope.spawn(|| resumable(&pool, stream).unwrap_err());
+        is_waiting.recv().unwrap();
+        pool.sync().unwrap();
+        let rest = rest_of(&whole, &token(&pool).unwrap());
+        cut.send(()).unwrap();
+        resumable(&pool, rest.as_slice()).unwrap();
+        beginning.join().unwrap();
+    });
     assert_eq!(wrong_files(&pool, TARGET, &full, "g30/a@1"), Vec::<String>::new());
     pool.export().unwrap();
     world.judge_chains();

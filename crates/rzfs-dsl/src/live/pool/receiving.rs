@@ -10,6 +10,9 @@ use crate::live::datasets::head::LiveDataset;
 use crate::mos::resume::ResumePoint;
 use std::sync::Arc;
 
+/// Txgs after which whoever receives something has let go of it if its stream has broken off.
+const SYNCS_TO_BREAK_OFF: usize = 16;
+
 /// A snapshot that is being received. Whoever has it writes what the stream says into
 /// [`Receiving::dataset`], and then [ends](LivePool::end_receive) or
 /// [breaks it off](LivePool::break_off_receive); what is only dropped, and cannot be resumed, is destroyed
@@ -75,17 +78,33 @@ impl LivePool {
         new: &NewReceive,
         at: Continuation,
     ) -> Result<Receiving, ChangeError> {
+        for _ in 0..SYNCS_TO_BREAK_OFF {
+            if let Some(receiving) = self.try_resume(new, at)? {
+                return Ok(receiving);
+            }
+            if self.engine.wait_synced_unless_suspended(self.engine.open_txg()).is_err() {
+                break;
+            }
+        }
+        Err(ReceiveProblem::Partial { target: new.target.clone() }.into())
+    }
+
+    /// The same; `None`: somebody has what has arrived.
+    fn try_resume(
+        &self,
+        new: &NewReceive,
+        at: Continuation,
+    ) -> Result<Option<Receiving>, ChangeError> {
         let target = self.dataset_tree()?.open(&new.target)?;
         let _nobody_ends = self.ending_receive.lock();
         let received = target.received_into()?.unwrap_or(target);
         if !received.is_inconsistent() || !received.is_resumable()? {
             return Err(ReceiveProblem::NotTheRest.into());
         }
-        let busy = || ReceiveProblem::Partial { target: new.target.clone() };
-        let dataset = self.heads.open_received(&received)?.ok_or_else(busy)?;
+        let Some(dataset) = self.heads.open_received(&received)? else { return Ok(None) };
         let (new, head) = (new.clone(), dataset.id());
         let begun = self.tasks.administer(move |context| context.resume_receive(&new, head, at))?;
-        Ok(Receiving { begun, dataset })
+        Ok(Some(Receiving { begun, dataset }))
     }
 
     /// Notes that everything up to a place of the stream was written: if that breaks off, or all does,
