@@ -329,6 +329,44 @@ fn news_of_a_tree_rename_what_is_here_and_destroy_it_if_they_are_to() {
     exported_and_judged(&shop);
 }
 
+/// What cannot be destroyed or renamed stays, and keeps nothing else from following the news.
+#[test]
+fn a_change_of_a_tree_that_is_refused_keeps_none_of_the_others_from_being_made() {
+    let shop = pools();
+    for line in [
+        "zfs create -p from/a/one",
+        "zfs create from/a/two",
+        "zfs create from/a/three",
+        "zfs snapshot -r from/a@1",
+    ] {
+        shop.succeed(line);
+    }
+    receives(&shop, "tank/r", &sent(&shop, "-R from/a@1"));
+    for line in [
+        "zfs rename from/a/one from/a/uno",
+        "zfs rename from/a/two from/a/zwei",
+        "zfs rename from/a/three from/a/tres",
+        "zfs snapshot -r from/a@2",
+        "zfs rename -r from/a@1 from/a@old",
+        "zfs create tank/r/local",
+        "zfs snapshot tank/r/local@held",
+        "zfs hold tag tank/r/local@held",
+    ] {
+        shop.succeed(line);
+    }
+    let used = File::create(shop.rzfs.path("root").join("tank/r/three/used")).unwrap();
+    let news = receive(&shop, "-v -F tank/r", &sent(&shop, "-R -i @old from/a@2"));
+    let said = format!("{}{}", news.out, news.err);
+    assert_eq!(news.status, 1, "{said}");
+    assert!(said.contains("attempting destroy tank/r/local@held\n"), "{said}");
+    let listed = names(&shop, "tank/r");
+    for name in ["tank/r@old", "tank/r/local@held", "tank/r/uno@old", "tank/r/zwei@2"] {
+        assert!(listed.iter().any(|one| one == name), "{name}: {listed:?} {said}");
+    }
+    drop(used);
+    exported_and_judged(&shop);
+}
+
 /// What was a clone there is none any more, and so it is here; a new receiver gets it first.
 #[test]
 fn a_clone_that_was_promoted_there_is_promoted_here() {

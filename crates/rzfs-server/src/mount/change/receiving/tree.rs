@@ -38,6 +38,28 @@ struct Local<'p> {
     told: Option<&'p PackagedDataset>,
 }
 
+/// A change that was tried: what is refused is refused again.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Tried {
+    Change(TreeChange),
+    /// What makes room gets another name each time.
+    MakingRoom {
+        /// What was to be renamed.
+        from: String,
+    },
+}
+
+impl Tried {
+    fn of(change: &TreeChange) -> Self {
+        match change {
+            TreeChange::Rename { from, to } if is_interim(to) => {
+                Self::MakingRoom { from: from.clone() }
+            }
+            change => Self::Change(change.clone()),
+        }
+    }
+}
+
 /// The snapshots of a package: which dataset has them, under which name.
 type Known<'p> = BTreeMap<Guid, (&'p PackagedDataset, &'p str)>;
 
@@ -50,12 +72,14 @@ impl Adjustment<'_> {
     ) -> Result<(), Refusal> {
         let mut tried = BTreeSet::new();
         for pass in 0..MOST_PASSES {
-            let mut changes = self.plan(pass)?;
-            changes.retain(|change| tried.insert(change.clone()));
+            let changes = self.plan(pass, &tried)?;
             if changes.is_empty() {
                 return Ok(());
             }
             for change in changes {
+                if !tried.insert(Tried::of(&change)) {
+                    continue;
+                }
                 let failure = self.change(open, &change).err().map(|refusal| refusal.message);
                 if hear(TreeReport { change, failure }).is_err() {
                     // Nobody is there any more who wants it.
@@ -94,8 +118,9 @@ impl Adjustment<'_> {
         }
     }
 
-    /// Changes that can be made one after the other.
-    fn plan(&self, pass: usize) -> Result<Vec<TreeChange>, Refusal> {
+    /// Changes that can be made one after the other, and were not tried yet: one that is refused keeps none
+    /// of the others from being made.
+    fn plan(&self, pass: usize, tried: &BTreeSet<Tried>) -> Result<Vec<TreeChange>, Refusal> {
         let Some(top) = self.places.top() else { return Ok(Vec::new()) };
         let top = self.places.of(top)?;
         let known = known(self.package);
@@ -104,19 +129,20 @@ impl Adjustment<'_> {
         if locals.first().is_none_or(|top| top.told.is_none()) {
             return Ok(Vec::new());
         }
-        let promoted = self.promotions(&locals, &known).map_err(cannot)?;
-        if !promoted.is_empty() {
-            return Ok(promoted);
-        }
-        let mut changes = match self.request.force {
-            true => destructions(&locals, &known),
+        let is_new = |change: &TreeChange| !tried.contains(&Tried::of(change));
+        let mut changes: Vec<_> = match self.request.force {
+            true => destructions(&locals, &known).into_iter().filter(is_new).collect(),
             false => Vec::new(),
         };
-        if changes.is_empty() {
-            changes = self.snapshot_renames(&locals, &known, pass);
+        // First of all: what it was a clone of may be destroyed then.
+        if let Some(promoted) = self.promotion(&locals, &known, &is_new).map_err(cannot)? {
+            changes = vec![promoted];
         }
         if changes.is_empty() {
-            changes = self.renames(&locals, pass)?;
+            changes = self.snapshot_renames(&locals, (&known, pass), &is_new);
+        }
+        if changes.is_empty() {
+            changes = self.renames(&locals, pass, &is_new)?;
         }
         Ok(changes)
     }
@@ -136,28 +162,30 @@ impl Adjustment<'_> {
         locals.collect()
     }
 
-    /// Clones that are what others are clones of where they were sent.
-    fn promotions(
+    /// A clone that is what others are clones of where they were sent.
+    fn promotion(
         &self,
         locals: &[Local<'_>],
         known: &Known<'_>,
-    ) -> Result<Vec<TreeChange>, DatasetError> {
+        is_new: &dyn Fn(&TreeChange) -> bool,
+    ) -> Result<Option<TreeChange>, DatasetError> {
         for local in locals {
             let is_none = local.told.is_some_and(|told| told.origin.is_none());
             let Some(origin) = local.dataset.origin()?.filter(|_| is_none) else { continue };
-            if known.contains_key(&origin.dsl_dataset().guid) {
-                return Ok(vec![TreeChange::Promote { name: local.dataset.name().to_owned() }]);
+            let change = TreeChange::Promote { name: local.dataset.name().to_owned() };
+            if known.contains_key(&origin.dsl_dataset().guid) && is_new(&change) {
+                return Ok(Some(change));
             }
         }
-        Ok(Vec::new())
+        Ok(None)
     }
 
     /// Snapshots that have other names in the package.
     fn snapshot_renames(
         &self,
         locals: &[Local<'_>],
-        known: &Known<'_>,
-        pass: usize,
+        (known, pass): (&Known<'_>, usize),
+        is_new: &dyn Fn(&TreeChange) -> bool,
     ) -> Vec<TreeChange> {
         let mut changes = Vec::new();
         for local in locals {
@@ -170,15 +198,18 @@ impl Adjustment<'_> {
             for one in &local.snapshots {
                 let Some(to) = wanted(one) else { continue };
                 let taken = local.snapshots.iter().find(|other| other.name() == to);
-                let from = one.name().to_owned();
-                match taken {
-                    None => changes.push(TreeChange::Rename { from, to }),
+                let change = match taken {
+                    None => TreeChange::Rename { from: one.name().to_owned(), to },
                     Some(other) if wanted(other).is_some() => {
                         let to = format!("{}@{}", local.dataset.name(), interim(pass));
-                        let from = other.name().to_owned();
-                        return vec![TreeChange::Rename { from, to }];
+                        TreeChange::Rename { from: other.name().to_owned(), to }
                     }
-                    Some(_) => {}
+                    Some(_) => continue,
+                };
+                match is_new(&change) {
+                    true if taken.is_some() => return vec![change],
+                    true => changes.push(change),
+                    false => {}
                 }
             }
         }
@@ -186,7 +217,12 @@ impl Adjustment<'_> {
     }
 
     /// The next dataset that has another name in the package, and those that stay as they are.
-    fn renames(&self, locals: &[Local<'_>], pass: usize) -> Result<Vec<TreeChange>, Refusal> {
+    fn renames(
+        &self,
+        locals: &[Local<'_>],
+        pass: usize,
+        is_new: &dyn Fn(&TreeChange) -> bool,
+    ) -> Result<Vec<TreeChange>, Refusal> {
         let is_there = |name: &str| locals.iter().any(|local| local.dataset.name() == name);
         let mut left = Vec::new();
         let mut wanted = BTreeMap::new();
@@ -199,7 +235,7 @@ impl Adjustment<'_> {
             });
             if !has_source {
                 let (name, from) = (name.to_owned(), self.from.to_owned());
-                left.push(TreeChange::Leave { name, from });
+                left.extend(Some(TreeChange::Leave { name, from }).filter(is_new));
                 continue;
             }
             let to = self.places.of(&told.name)?;
@@ -220,8 +256,11 @@ impl Adjustment<'_> {
                 }
                 true => continue,
             };
-            left.push(TreeChange::Rename { from, to });
-            break;
+            let change = TreeChange::Rename { from, to };
+            if is_new(&change) {
+                left.push(change);
+                break;
+            }
         }
         Ok(left)
     }
@@ -260,5 +299,14 @@ fn destructions(locals: &[Local<'_>], known: &Known<'_>) -> Vec<TreeChange> {
 
 /// A name for what makes room.
 fn interim(pass: usize) -> String {
-    format!("recv-{}-{pass}", std::process::id())
+    format!("{}{pass}", first_of_interim())
+}
+
+fn is_interim(name: &str) -> bool {
+    let last = name.rsplit(['/', '@']).next();
+    last.is_some_and(|last| last.starts_with(&first_of_interim()))
+}
+
+fn first_of_interim() -> String {
+    format!("recv-{}-", std::process::id())
 }
