@@ -52,7 +52,7 @@ pub use crate::mos::resume::ResumePoint;
 pub use administration::{
     Continuation, Destruction, EarlierValues, Inherit, Interruption, KeyChange, LocalChanges,
     NewBookmark, NewClone, NewDataset, NewEncryption, NewReceive, NewRoot, NewSnapshots,
-    PruneLimit, ReceivedProperties, SuiteChoice, check_received_name,
+    PropertyRecord, PruneLimit, ReceivedProperties, SuiteChoice, check_received_name,
 };
 pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
 pub use change_error::{ChangeError, EncryptionProblem, ReceiveProblem};

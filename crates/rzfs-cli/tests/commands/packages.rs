@@ -1,7 +1,7 @@
 //! Packages: trees, properties and holds that are sent and received.
 
 use crate::harness::Outcome;
-use crate::receiving::{exported_and_judged, pools, receive, receives, sent, tree};
+use crate::receiving::{command, exported_and_judged, pools, receive, receives, sent, tree};
 use crate::workshop::Workshop;
 use rzfs_format::nvlist::NvString;
 use rzfs_format::stream::{
@@ -15,6 +15,7 @@ use rzfs_stream::{
 use rzfs_testkit::GoldenStream;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
+use std::process::Stdio;
 
 /// The head of a package.
 fn head(stream: &File) -> Package {
@@ -557,6 +558,65 @@ fn what_is_set_here_stays_if_nothing_is_received() {
     assert_eq!(refused.status, 1, "{refused:?}");
     assert_eq!(properties(&shop, "mountpoint,quota,a:b", "tank/a"), before);
     drop(used);
+    exported_and_judged(&shop);
+}
+
+/// Properties come back to what had them, and not to what has its name now; what others have set since
+/// stays.
+#[test]
+fn what_others_set_while_something_is_received_stays_if_it_breaks_off() {
+    let shop = pools();
+    shop.succeed("zfs set a:a=theirs a:b=theirs from/a");
+    shop.succeed("zfs snapshot from/a@1");
+    receives(&shop, "tank/a", &sent(&shop, "from/a@1"));
+    shop.succeed("zfs set compression=gzip a:a=ours a:b=ours quota=50M tank/a");
+    let large = "words and words ".repeat(200_000);
+    fs::write(shop.rzfs.path("root").join("from/a/large"), large).unwrap();
+    shop.succeed("zfs snapshot from/a@2");
+    let mut stream = sent(&shop, "-p -i @1 from/a@2");
+    let mut half = vec![0; 1 << 20];
+    stream.read_exact(&mut half).unwrap();
+    let mut receive = command(&shop, "zfs receive -o a:o=wanted tank/a");
+    receive.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut receive = receive.spawn().unwrap();
+    receive.stdin.as_mut().unwrap().write_all(&half).unwrap();
+    let get = |names: &str, of: &str| {
+        let line = format!("zfs get -Hpo property,value,source {names} {of}");
+        shop.succeed(&line).lines().map(|line| line.replace('\t', " ")).collect::<Vec<_>>()
+    };
+    while get("a:o", "tank/a") != ["a:o wanted local"] {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(get("a:a", "tank/a"), ["a:a theirs received"]);
+    shop.succeed("zfs set a:b=later a:n=new quota=70M tank/a");
+    shop.succeed("zfs rename tank/a tank/b");
+    shop.succeed("zfs create -o a:a=another tank/a");
+    drop(receive.stdin.take());
+    let output = receive.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let all = "compression,a:a,a:b,a:n,a:o,quota";
+    assert_eq!(
+        get(all, "tank/a"),
+        [
+            "compression on default",
+            "a:a another local",
+            "a:b - -",
+            "a:n - -",
+            "a:o - -",
+            "quota 0 default",
+        ]
+    );
+    assert_eq!(
+        get(all, "tank/b"),
+        [
+            "compression gzip local",
+            "a:a ours local",
+            "a:b later local",
+            "a:n new local",
+            "a:o - -",
+            "quota 73400320 local",
+        ]
+    );
     exported_and_judged(&shop);
 }
 

@@ -193,19 +193,39 @@ pub(crate) fn clear_received(
     mos.set(zap, HAS_RECEIVED, 0_u64)
 }
 
-/// Lets a ZAP have what it had before.
-pub(crate) fn restore(
+/// Takes a change of a ZAP back, but for what others have changed since.
+pub(crate) fn take_back(
     mos: &MosTx<'_>,
     zap: ObjectId,
-    former: &StoredProperties,
+    (before, after): (&StoredProperties, &StoredProperties),
 ) -> Result<(), LiveError> {
-    // The key may have another place by now.
-    let is_restored = |name: &str| name != DatasetProperty::KeyLocation.stored_name();
-    for (name, _) in StoredProperties::read(mos, zap)?.iter() {
-        if former.get(name).is_none() && is_restored(name) {
-            mos.remove(zap, name)?;
+    let now = StoredProperties::read(mos, zap)?;
+    let keys: BTreeSet<_> = before.iter().chain(after.iter()).map(|(key, _)| key).collect();
+    for key in keys {
+        // The key may have another place by now.
+        let is_ours = key != DatasetProperty::KeyLocation.stored_name()
+            && key != HAS_RECEIVED
+            && before.get(key) != after.get(key)
+            && set_together(key).iter().all(|key| now.get(key) == after.get(key));
+        match before.get(key) {
+            _ if !is_ours => {}
+            Some(value) => mos.set(zap, key, value.clone())?,
+            None => mos.remove(zap, key).map(drop)?,
         }
     }
-    let mut former = former.iter().filter(|(name, _)| is_restored(name));
-    former.try_for_each(|(name, value)| mos.set(zap, name, value.clone()))
+    let left = StoredProperties::read(mos, zap)?;
+    let needs_mark = |(key, _): (&str, _)| key.ends_with("$recvd") || key.ends_with("$inherit");
+    if before.get(HAS_RECEIVED).is_none() && !left.iter().any(needs_mark) {
+        mos.remove(zap, HAS_RECEIVED)?;
+    }
+    Ok(())
+}
+
+/// The keys that say the same of a property as this one: what somebody sets changes all of them.
+fn set_together(key: &str) -> Vec<String> {
+    if key.ends_with("$recvd") {
+        return vec![key.to_owned()];
+    }
+    let own = ["$iuv", "$inherit"].iter().find_map(|suffix| key.strip_suffix(suffix));
+    ["", "$iuv", "$inherit"].map(|suffix| format!("{}{suffix}", own.unwrap_or(key))).into()
 }

@@ -5,6 +5,7 @@ mod broken;
 mod golden;
 mod hostile;
 mod objects;
+mod properties;
 mod resumed;
 
 use rzfs_dsl::dataset::DatasetTree;

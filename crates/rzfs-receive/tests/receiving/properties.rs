@@ -4,7 +4,7 @@ use crate::{TARGET, golden};
 use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource};
 use rzfs_dsl::live::{EarlierValues, LivePool, LocalChanges, ReceivedProperties};
 use rzfs_proof::ImagePool;
-use rzfs_receive::{ReceiveOrder, Streams};
+use rzfs_receive::{ReceiveOrder, Remains, Streams};
 
 const MIB: u64 = 1 << 20;
 
@@ -43,6 +43,7 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
         properties: vec![("quota".to_owned(), (25 * MIB).into())],
         received: Some(ReceivedProperties { earlier: EarlierValues::Kept, ..brought(&values) }),
         changes: LocalChanges::Kept,
+        remains: Remains::Destroyed,
     };
     let mut streams = Streams::open(bytes.as_slice()).unwrap();
     let arrived = streams.next_stream().unwrap().unwrap().arrive(&pool, &order).unwrap();
@@ -52,8 +53,6 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
     let (local, received) = (PropertySource::Local, PropertySource::Received);
     assert_eq!(number(&pool, DatasetProperty::Quota), (25 * MIB, local.clone()));
     assert_eq!(number(&pool, DatasetProperty::Reservation), (20 * MIB, received.clone()));
-    let tree = pool.dataset_tree().unwrap();
-    let former = tree.open(TARGET).unwrap().stored_properties().unwrap();
     let space = |pool: &LivePool| {
         let tree = pool.dataset_tree().unwrap();
         let dir = tree.open(TARGET).unwrap().dsl_dir().clone();
@@ -61,14 +60,14 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
     };
     let before = space(&pool);
     let others = brought(&[("reservation", 5 * MIB), ("quota", u64::MAX), ("refquota", 1)]);
-    let refused = pool.receive_properties(TARGET, &others).unwrap();
+    let (refused, record) = pool.receive_properties_recorded(TARGET, &others).unwrap();
     // One has no effect here, so it need not fit; the other one would be less than there is.
     assert_eq!(refused.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["refquota"]);
     assert_eq!(number(&pool, DatasetProperty::Reservation), (5 * MIB, received));
     assert_eq!(number(&pool, DatasetProperty::RefReservation).0, 0);
     assert_eq!(number(&pool, DatasetProperty::Quota), (25 * MIB, local));
     assert_ne!(space(&pool), before);
-    pool.restore_properties(TARGET, &former).unwrap();
+    pool.take_back_properties(&record).unwrap();
     assert_eq!(space(&pool), before);
     pool.export().unwrap();
     world.judge_chains();

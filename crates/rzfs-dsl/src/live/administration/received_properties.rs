@@ -7,7 +7,7 @@
 use super::place::Place;
 use super::property::{Limit, PropertyChange};
 use super::{TaskContext, TaskError};
-use crate::dataset::property::{DatasetProperty, Inheritance, StoredProperties};
+use crate::dataset::property::{DatasetProperty, Inheritance};
 use crate::dataset::{DatasetKind, DatasetName};
 use crate::live::LiveError;
 use crate::live::change_error::ChangeError;
@@ -97,25 +97,6 @@ impl TaskContext<'_> {
         Ok(refused)
     }
 
-    /// Lets a file system or volume have the properties again that it had before.
-    pub(crate) fn restore_properties(
-        &mut self,
-        name: &str,
-        former: &StoredProperties,
-    ) -> Result<(), TaskError> {
-        let place = self.check(|this| {
-            let place = this.head(name)?;
-            let zap = this.dir(place.dir)?.properties;
-            zap.map_or(Ok(()), |zap| this.mos.check_zap(zap))?;
-            Ok(place)
-        })?;
-        self.require_space(SpaceTier::Reserved)?;
-        let zap = self.properties_of(place.dir)?;
-        let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
-        property_values::restore(&self.mos, zap, former)?;
-        self.settle_limits(&place, reserved)
-    }
-
     fn judge(&mut self, name: &str, brought: &ReceivedProperties) -> Result<Judged, TaskError> {
         let place = self.head(name)?;
         let kind = match self.objset_type(place.head)? {
@@ -174,7 +155,7 @@ impl TaskContext<'_> {
 
     /// Has all limits follow the properties that are in force now; `reserved` is the space that was set
     /// aside for the head before.
-    fn settle_limits(&mut self, place: &Place, reserved: u64) -> Result<(), TaskError> {
+    pub(super) fn settle_limits(&mut self, place: &Place, reserved: u64) -> Result<(), TaskError> {
         let quota = self.own_number(place.dir, DatasetProperty::Quota)?;
         self.state.dirs.change(&self.mos, place.dir, |dir| dir.quota = quota)?;
         let reservation = self.own_number(place.dir, DatasetProperty::Reservation)?;

@@ -1,10 +1,9 @@
 //! What administrators ask a running pool for. A change is on disk when a method returns.
 
 use super::LivePool;
-use crate::dataset::property::StoredProperties;
 use crate::live::administration::{
     Destruction, Inherit, KeyChange, NewBookmark, NewClone, NewDataset, NewSnapshots, Outcome,
-    PruneLimit, ReceivedProperties, prune_dedup, unload_key,
+    PropertyRecord, PruneLimit, ReceivedProperties, prune_dedup, unload_key,
 };
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::head::LiveDataset;
@@ -199,6 +198,19 @@ impl LivePool {
         self.tasks.administer(move |context| context.set_properties(&name, &properties))
     }
 
+    /// As [`LivePool::set_properties`] of a file system or volume; tells what that has changed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_properties_recorded(
+        &self,
+        name: &str,
+        properties: &[(String, ZapValue)],
+    ) -> Result<PropertyRecord, ChangeError> {
+        let (name, properties) = (name.to_owned(), properties.to_vec());
+        self.tasks.administer(move |context| context.set_properties_recorded(&name, &properties))
+    }
+
     /// Sets one property, as [`LivePool::set_properties`] does.
     ///
     /// # Errors
@@ -226,18 +238,26 @@ impl LivePool {
         self.tasks.administer(move |context| context.receive_properties(&name, &brought))
     }
 
-    /// Lets a file system or volume have the properties again that it had before something that did not
-    /// succeed.
+    /// The same of a file system or volume, and tells what that has changed.
     ///
     /// # Errors
-    /// [`ChangeError`]: there is no such dataset, or nothing can be changed of it.
-    pub fn restore_properties(
+    /// As there.
+    pub fn receive_properties_recorded(
         &self,
         name: &str,
-        former: &StoredProperties,
-    ) -> Result<(), ChangeError> {
-        let (name, former) = (name.to_owned(), former.clone());
-        self.tasks.administer(move |context| context.restore_properties(&name, &former))
+        brought: &ReceivedProperties,
+    ) -> Result<(Vec<(String, ChangeError)>, PropertyRecord), ChangeError> {
+        let (name, brought) = (name.to_owned(), brought.clone());
+        self.tasks.administer(move |context| context.receive_properties_recorded(&name, &brought))
+    }
+
+    /// Takes a change of properties back, but for what was changed since then.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the dataset was destroyed, or nothing can be changed of it.
+    pub fn take_back_properties(&self, record: &PropertyRecord) -> Result<(), ChangeError> {
+        let record = record.clone();
+        self.tasks.administer(move |context| context.take_back_properties(&record))
     }
 
     /// Takes a property's own value away.

@@ -9,10 +9,13 @@ use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
 use crate::protocol::{Pair, Refusal, Temporary};
 use rzfs::setting::{DatasetSetting, Occasion, OwnerProperty, SettingError};
+use rzfs::zap::ZapValue;
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource, StoredProperties};
 use rzfs_dsl::dataset::{Dataset, DatasetKind};
-use rzfs_dsl::live::{ChangeError, EarlierValues, Inherit, ReceivedProperties};
+use rzfs_dsl::live::{
+    ChangeError, EarlierValues, Inherit, LivePool, PropertyRecord, ReceivedProperties,
+};
 use rzfs_fuse::InUse;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -26,6 +29,30 @@ pub(super) fn set(
     name: &str,
     properties: &[Pair],
     leave_mounted: bool,
+) -> Result<Vec<String>, Refusal> {
+    let set = |pool: &LivePool, settings: &[Setting]| pool.set_properties(name, settings);
+    set_by(open, name, (properties, leave_mounted), set)
+}
+
+/// The same of what is to be taken back if something else is refused: `records` get what it has changed.
+pub(super) fn set_recorded(
+    open: &Open,
+    name: &str,
+    properties: &[Pair],
+    records: &mut Vec<PropertyRecord>,
+) -> Result<(), Refusal> {
+    let set = |pool: &LivePool, settings: &[Setting]| {
+        records.push(pool.set_properties_recorded(name, settings)?);
+        Ok(())
+    };
+    set_by(open, name, (properties, false), set).map(drop)
+}
+
+fn set_by(
+    open: &Open,
+    name: &str,
+    (properties, leave_mounted): (&[Pair], bool),
+    set: impl FnOnce(&LivePool, &[Setting]) -> Result<(), ChangeError>,
 ) -> Result<Vec<String>, Refusal> {
     let cannot = |error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot set property for '{name}'"), error)
@@ -45,9 +72,12 @@ pub(super) fn set(
         (true, Effect { lists, settled, .. }) => Effect { lists, settled, ..Effect::default() },
         (false, effect) => effect,
     };
-    let action = || pool.live().set_properties(name, &settings);
+    let action = || set(pool.live(), &settings);
     changed(open, name, effect, action, &cannot)
 }
+
+/// A property, and its value as it is stored.
+type Setting = (String, ZapValue);
 
 /// A quota, and who has it; `None` for none.
 type Quota = (OwnerProperty, Option<u64>);
@@ -83,11 +113,7 @@ fn set_quotas(
     Ok(pool.sync()?)
 }
 
-fn settings(
-    pool: &Pool,
-    dataset: &Dataset,
-    properties: &[Pair],
-) -> Result<Vec<(String, rzfs::zap::ZapValue)>, Problem> {
+fn settings(pool: &Pool, dataset: &Dataset, properties: &[Pair]) -> Result<Vec<Setting>, Problem> {
     let kind = dataset.kind()?;
     let mut settings = Vec::with_capacity(properties.len());
     for (name, word) in properties {
@@ -100,33 +126,38 @@ fn settings(
     Ok(settings)
 }
 
-/// What a stream brings for a file system that is there; answers what it cannot have, and why. Where
-/// mounts are in use they stay as they are: nothing keeps a stream from being received.
+/// What a stream brings for a file system that is there; answers what it cannot have, and why, and
+/// `records` get what it has changed. Where mounts are in use they stay as they are: nothing keeps a stream
+/// from being received.
 pub(super) fn receive(
     open: &Open,
     name: &str,
-    former: &StoredProperties,
     brought: &ReceivedProperties,
+    records: &mut Vec<PropertyRecord>,
 ) -> Result<Vec<(String, ChangeError)>, Refusal> {
     let cannot = |error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot receive properties of '{name}'"), error)
     };
     let pool = open.writable().map_err(|error| cannot(&error))?;
-    let changes = brought_changes(former, brought);
+    let tree = pool.live().dataset_tree().map_err(|error| cannot(&error))?;
+    let former = tree.open(name).and_then(|dataset| dataset.stored_properties());
+    let changes = brought_changes(&former.map_err(|error| cannot(&error))?, brought);
     let pairs = changes.iter().map(|(name, word)| (name.as_str(), word.as_str()));
+    let mut receive = || {
+        let (refused, record) = pool.live().receive_properties_recorded(name, brought)?;
+        records.push(record);
+        Ok(refused)
+    };
     let mut refused = None;
     let mut action = || {
-        refused = Some(pool.live().receive_properties(name, brought)?);
+        refused = Some(receive()?);
         Ok(())
     };
     let mounted = changed(open, name, Effect::of(pairs), &mut action, &cannot);
     match (mounted, refused) {
         (_, Some(refused)) => Ok(refused),
         (Ok(_), None) => Ok(Vec::new()),
-        (Err(_), None) => {
-            let refused = pool.live().receive_properties(name, brought);
-            refused.map_err(|error| cannot(&error))
-        }
+        (Err(_), None) => receive().map_err(|error: ChangeError| cannot(&error)),
     }
 }
 
@@ -166,32 +197,27 @@ fn brought_changes(former: &StoredProperties, brought: &ReceivedProperties) -> V
     changes
 }
 
-/// Lets a file system have the properties again that it had before something that is refused.
-pub(super) fn restore(open: &Open, name: &str, former: &StoredProperties) -> Result<(), Refusal> {
-    let cannot = |error: &dyn std::fmt::Display| {
-        refusal(format_args!("cannot restore properties of '{name}'"), error)
-    };
+/// Takes a change of properties back, as something else is refused. The file system may have another name
+/// by now, and what others have set meanwhile stays.
+pub(super) fn take_back(open: &Open, record: &PropertyRecord) -> Result<(), Refusal> {
+    let cannot = |error: &dyn std::fmt::Display| refusal("cannot restore properties", error);
     let pool = open.writable().map_err(|error| cannot(&error))?;
     let tree = pool.live().dataset_tree().map_err(|error| cannot(&error))?;
-    let now = tree.open(name).and_then(|dataset| dataset.stored_properties());
-    let now = now.map_err(|error| cannot(&error))?;
-    let plain = |name: &str| name.split('$').next().unwrap_or_default().to_owned();
-    let differs = |(name, value): &(&str, &rzfs::zap::ZapValue)| now.get(name) != Some(*value);
-    let lost = former.iter().filter(differs);
-    let added = now.iter().filter(|(name, _)| former.get(name).is_none());
-    let names: BTreeSet<_> = lost.chain(added).map(|(name, _)| plain(name)).collect();
-    let text = |name: &String| {
+    let dataset = record.dataset(&tree).map_err(|error| cannot(&error))?;
+    let Some(dataset) = dataset else { return Ok(()) };
+    let (name, former) = (dataset.name(), record.before());
+    let text = |name: &str| {
         let value = former.get(name).or_else(|| former.get(&format!("{name}$recvd")));
         let bytes = value.and_then(|value| value.as_bytes()).unwrap_or_default();
         String::from_utf8_lossy(bytes.strip_suffix(&[0]).unwrap_or(bytes)).into_owned()
     };
-    let pairs: Vec<_> = names.iter().map(|name| (name.clone(), text(name))).collect();
-    let pairs = pairs.iter().map(|(name, word)| (name.as_str(), word.as_str()));
-    let action = || pool.live().restore_properties(name, former);
+    let pairs: Vec<_> = record.properties().iter().map(|name| (*name, text(name))).collect();
+    let pairs = pairs.iter().map(|(name, word)| (*name, word.as_str()));
+    let action = || pool.live().take_back_properties(record);
     // Where mounts are in use they stay as they are.
     changed(open, name, Effect::of(pairs), action, &cannot)
         .map(drop)
-        .or_else(|_| pool.live().restore_properties(name, former).map_err(|error| cannot(&error)))
+        .or_else(|_| pool.live().take_back_properties(record).map_err(|error| cannot(&error)))
 }
 
 /// `zfs inherit`.

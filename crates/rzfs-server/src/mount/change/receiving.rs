@@ -20,9 +20,10 @@ use brought::{Brought, IsTop, engine_refused, give, give_delayed, give_snapshot,
 use places::Places;
 use rzfs::WritablePool;
 use rzfs::zap::ZapValue;
-use rzfs_dsl::dataset::property::StoredProperties;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
-use rzfs_dsl::live::{EarlierValues, LocalChanges, ReceivedProperties, check_received_name};
+use rzfs_dsl::live::{
+    EarlierValues, LocalChanges, PropertyRecord, ReceivedProperties, check_received_name,
+};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
 use rzfs_receive::{Arrived, Incoming, ReceiveOrder, Received, Remains, Streams};
@@ -44,8 +45,8 @@ pub(in crate::mount) struct Arrival<'p> {
     is_new: bool,
     /// What was made above it.
     made: Vec<String>,
-    /// The properties of a target before it got others.
-    former: Option<StoredProperties>,
+    /// What has changed of the properties of a target that was there.
+    changed: Vec<PropertyRecord>,
     /// Properties that it gets with the contents.
     delayed: Vec<(String, ZapValue)>,
     /// What is said of the snapshot besides.
@@ -208,7 +209,7 @@ impl<'a, 'f> Arrivals<'a, 'f> {
                 false => Brought::default(),
             };
             let Brought { received, delayed, own, mut refused } = brought;
-            let (mut made, mut former) = (Vec::new(), None);
+            let (mut made, mut changed) = (Vec::new(), Vec::new());
             if is_made {
                 let view = self.pool.view().map_err(cannot)?;
                 order.properties = stored(&view, kind, &own).map_err(cannot)?;
@@ -220,21 +221,18 @@ impl<'a, 'f> Arrivals<'a, 'f> {
                 }
             } else if received.is_some() || !own.is_empty() {
                 let Some(open) = current() else { return Ok(None) };
-                let before = tree.open(&order.target).and_then(|one| one.stored_properties());
-                let before = before.map_err(cannot)?;
                 let settled = received.as_ref().map_or_else(
                     || Ok(Vec::new()),
-                    |received| give(&open, &order.target, &before, received),
+                    |received| give(&open, &order.target, received, &mut changed),
                 );
                 let set = settled.and_then(|more| {
                     refused.extend(more);
-                    set_own(&open, &order.target, &own)
+                    set_own(&open, &order.target, &own, &mut changed)
                 });
                 if let Err(refusal) = set {
-                    restore(&open, &order.target, &before);
+                    take_back(&open, &changed);
                     return Err(refusal);
                 }
-                former = Some(before);
             }
             drop(tree);
             let arrived = match incoming.arrive(self.pool.live(), &order) {
@@ -245,8 +243,8 @@ impl<'a, 'f> Arrivals<'a, 'f> {
                         true => self.left = made,
                         false => destroy_again(self.pool, &made),
                     }
-                    if let (Some(former), Some(open)) = (former, current()) {
-                        restore(&open, &order.target, &former);
+                    if let Some(open) = current() {
+                        take_back(&open, &changed);
                     }
                     return Err(refused);
                 }
@@ -258,7 +256,7 @@ impl<'a, 'f> Arrivals<'a, 'f> {
                 brings,
                 is_new,
                 made,
-                former,
+                changed,
                 delayed,
                 told: told_of_snapshot,
                 refused,
@@ -284,18 +282,25 @@ impl<'a, 'f> Arrivals<'a, 'f> {
 }
 
 /// Sets the properties that a user wants a target to have which is there.
-fn set_own(open: &Open, target: &str, own: &[crate::protocol::Pair]) -> Result<(), Refusal> {
+fn set_own(
+    open: &Open,
+    target: &str,
+    own: &[crate::protocol::Pair],
+    changed: &mut Vec<PropertyRecord>,
+) -> Result<(), Refusal> {
     match own {
         [] => Ok(()),
-        own => properties::set(open, target, own, false).map(drop),
+        own => properties::set_recorded(open, target, own, changed),
     }
 }
 
-/// Lets a target have the properties again that it had before something that is refused.
-fn restore(open: &Open, target: &str, former: &StoredProperties) {
-    properties::restore(open, target, former).unwrap_or_else(|refusal| {
-        tracing::warn!(message = refusal.message, target, "properties stay changed");
-    });
+/// Takes changes of properties back, the last one first, as something is refused.
+fn take_back(open: &Open, changed: &[PropertyRecord]) {
+    for record in changed.iter().rev() {
+        properties::take_back(open, record).unwrap_or_else(|refusal| {
+            tracing::warn!(message = refusal.message, "properties stay changed");
+        });
+    }
 }
 
 impl Arrival<'_> {
@@ -305,7 +310,7 @@ impl Arrival<'_> {
         open: &Open,
         request: &ReceiveRequest,
     ) -> Result<Ended, Refusal> {
-        let Self { pool, arrived, brings, is_new, made, former, delayed, told, refused } = self;
+        let Self { pool, arrived, brings, is_new, made, changed, delayed, told, refused } = self;
         // Nobody renames it from now on.
         let mut table = open.table()?;
         open.forget_finished(&mut table);
@@ -316,9 +321,7 @@ impl Arrival<'_> {
         let (received, complaints) = match exchanged {
             Ok(exchanged) => exchanged,
             Err(refusal) => {
-                if let Some(former) = former {
-                    restore(open, &target, &former);
-                }
+                take_back(open, &changed);
                 return Err(refusal);
             }
         };

@@ -10,8 +10,8 @@ use rzfs::WritablePool;
 use rzfs::setting::{DatasetSetting, Occasion, SettingError};
 use rzfs::zap::ZapValue;
 use rzfs_dsl::dataset::DatasetKind;
-use rzfs_dsl::dataset::property::{DatasetProperty, Inheritance, StoredProperties};
-use rzfs_dsl::live::{ChangeError, EarlierValues, ReceivedProperties};
+use rzfs_dsl::dataset::property::{DatasetProperty, Inheritance};
+use rzfs_dsl::live::{ChangeError, EarlierValues, PropertyRecord, ReceivedProperties};
 use rzfs_stream::{PackagedDataset, PackagedSnapshot, SentValue};
 use std::fmt::Display;
 
@@ -150,14 +150,15 @@ pub(super) fn engine_refused(refused: &[(String, ChangeError)]) -> Vec<(String, 
     refused.iter().map(|(name, error)| (name.clone(), error.to_string())).collect()
 }
 
-/// Gives a dataset that is there what is brought, and its mounts follow. Answers what it cannot have.
+/// Gives a dataset that is there what is brought, and its mounts follow. Answers what it cannot have;
+/// `records` get what has changed.
 pub(super) fn give(
     open: &Open,
     target: &str,
-    former: &StoredProperties,
     received: &ReceivedProperties,
+    records: &mut Vec<PropertyRecord>,
 ) -> Result<Vec<(String, String)>, crate::protocol::Refusal> {
-    let refused = properties::receive(open, target, former, received)?;
+    let refused = properties::receive(open, target, received, records)?;
     Ok(engine_refused(&refused))
 }
 
