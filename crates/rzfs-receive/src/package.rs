@@ -23,7 +23,7 @@ pub enum PackageProblem {
         /// What was sent.
         top: String,
     },
-    /// The same name, or the same snapshot, is there twice.
+    /// The same name, or the same snapshot of one dataset, is there twice.
     #[error("'{name}' is there twice")]
     Twice {
         /// The second one.
@@ -55,7 +55,6 @@ pub(crate) fn check(package: &Package, top: &str) -> Result<(), PackageProblem> 
         named(&name).ok_or_else(|| bad(last))?;
     }
     let mut seen = BTreeSet::new();
-    let mut guids = BTreeSet::new();
     for dataset in &package.datasets {
         let name = dataset.name.as_str();
         named(name).filter(|name| name.snapshot().is_none()).ok_or_else(|| bad(name))?;
@@ -64,7 +63,7 @@ pub(crate) fn check(package: &Package, top: &str) -> Result<(), PackageProblem> 
             return Err(PackageProblem::Elsewhere { name: name.to_owned(), top: top.to_owned() });
         }
         check_properties(dataset)?;
-        let is_new = seen.insert(name.to_owned()) && snapshots_differ(dataset, &mut guids)?;
+        let is_new = seen.insert(name.to_owned()) && snapshots_differ(dataset)?;
         if !is_new {
             return Err(PackageProblem::Twice { name: name.to_owned() });
         }
@@ -93,12 +92,10 @@ fn named(name: &str) -> Option<DatasetName<'_>> {
     DatasetName::parse(name).filter(|_| !name.contains('%'))
 }
 
-/// Whether no two snapshots have a name, or an identity.
-fn snapshots_differ(
-    dataset: &PackagedDataset,
-    guids: &mut BTreeSet<Guid>,
-) -> Result<bool, PackageProblem> {
-    let mut names = BTreeSet::new();
+/// Whether no two snapshots of a dataset have a name, or an identity. Those of others have the same
+/// identity where one was received from the other.
+fn snapshots_differ(dataset: &PackagedDataset) -> Result<bool, PackageProblem> {
+    let (mut names, mut guids) = (BTreeSet::new(), BTreeSet::new());
     for snapshot in &dataset.snapshots {
         let name = format!("{}@{}", dataset.name, snapshot.name);
         if named(&name).is_none() || snapshot.guid == Guid(0) {

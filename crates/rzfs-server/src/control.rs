@@ -40,6 +40,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+/// A pool with the shortest name.
+const SHORTEST_POOL: &str = "a";
 /// How long all pools together may take to say who they are when it is only asked which there are.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -202,7 +204,7 @@ impl ControlDirectory {
 
     /// Where somebody of this user may listen.
     fn all_sockets(&self) -> Result<Vec<PathBuf>, ControlError> {
-        let mut sockets = sockets_in(&self.own)?;
+        let mut sockets = self.own_sockets()?;
         for path in &self.others {
             // What others have put there is none of ours.
             match sockets_in(path) {
@@ -213,6 +215,12 @@ impl ControlDirectory {
         Ok(sockets)
     }
 
+    /// Those in its own directory, which has room for some.
+    fn own_sockets(&self) -> Result<Vec<PathBuf>, ControlError> {
+        self.check_length(SHORTEST_POOL)?;
+        sockets_in(&self.own)
+    }
+
     /// A connection to one mounted pool, which may take longer to answer than one that is not
     /// named.
     ///
@@ -220,7 +228,7 @@ impl ControlDirectory {
     /// Among others it is there and does not answer.
     pub fn mounted_as(&self, pool: &str) -> Result<Option<ControlClient>, ControlError> {
         // Tells whether the directory can be used.
-        sockets_in(&self.own)?;
+        self.own_sockets()?;
         let mut silent = None;
         for path in self.sockets(pool) {
             match ControlClient::connect(&path) {

@@ -649,6 +649,59 @@ fn a_golden_tree_is_sent_again_as_it_came() {
     shop.judge();
 }
 
+/// A copy beside what it is a copy of.
+#[test]
+fn trees_whose_members_have_snapshots_in_common_are_received() {
+    let shop = pools();
+    shop.succeed("zfs create from/t");
+    shop.succeed("zfs create from/t/a");
+    fs::write(shop.rzfs.path("root").join("from/t/a/file"), "in both").unwrap();
+    shop.succeed("zfs snapshot from/t/a@0");
+    receives(&shop, "from/t/b", &sent(&shop, "from/t/a@0"));
+    shop.succeed("zfs snapshot -r from/t@1");
+    receives(&shop, "tank/t", &sent(&shop, "-R from/t@1"));
+    fs::write(shop.rzfs.path("root").join("from/t/a/more"), "in one").unwrap();
+    shop.succeed("zfs rename from/t/b from/t/c");
+    shop.succeed("zfs snapshot -r from/t@2");
+    receives(&shop, "-F tank/t", &sent(&shop, "-R -I @1 from/t@2"));
+    for one in ["a", "c"] {
+        let (here, there) = (format!("tank/t/{one}"), format!("from/t/{one}"));
+        assert_eq!(
+            tree(&shop.rzfs.path("root").join(here)),
+            tree(&shop.rzfs.path("root").join(there)),
+            "{one}"
+        );
+    }
+    assert_eq!(
+        names(&shop, "tank/t").len(),
+        names(&shop, "from/t").len(),
+        "{:?}",
+        names(&shop, "tank/t")
+    );
+    exported_and_judged(&shop);
+}
+
+/// What goes below the one that takes its name.
+#[test]
+fn news_of_a_tree_turn_it_inside_out() {
+    let shop = pools();
+    for name in ["from/t", "from/t/a", "from/t/b"] {
+        shop.succeed(&format!("zfs create {name}"));
+    }
+    fs::write(shop.rzfs.path("root").join("from/t/a/file"), "of a").unwrap();
+    fs::write(shop.rzfs.path("root").join("from/t/b/file"), "of b").unwrap();
+    shop.succeed("zfs snapshot -r from/t@1");
+    receives(&shop, "tank/t", &sent(&shop, "-R from/t@1"));
+    shop.succeed("zfs rename from/t/a from/t/x");
+    shop.succeed("zfs rename from/t/b from/t/a");
+    shop.succeed("zfs rename from/t/x from/t/a/x");
+    shop.succeed("zfs snapshot -r from/t@2");
+    receives(&shop, "-F tank/t", &sent(&shop, "-R -I @1 from/t@2"));
+    let of = |name: &str| fs::read_to_string(shop.rzfs.path("root").join(name)).unwrap();
+    assert_eq!((of("tank/t/a/file"), of("tank/t/a/x/file")), ("of b".into(), "of a".into()));
+    exported_and_judged(&shop);
+}
+
 /// Streams of somebody who knows how to count checksums.
 #[test]
 fn packages_of_somebody_hostile_are_refused_and_change_nothing() {

@@ -92,6 +92,11 @@ fn a_directory_without_room_for_a_socket_is_refused() {
     // Nobody can listen there.
     assert_eq!((at(97).sockets("tank").count(), at(98).sockets("tank").count()), (1, 0));
     assert!(at(98).mounted_as("tank").unwrap().is_none());
+    // Nor is there a pool, whatever it is called: that is not to be mistaken for none.
+    assert!(at(100).mounted().unwrap().clients.is_empty());
+    for refused in [at(102).mounted().err(), at(102).mounted_as("tank").err()] {
+        assert!(matches!(refused, Some(ControlError::TooLong { .. })), "{refused:?}");
+    }
 }
 
 #[test]

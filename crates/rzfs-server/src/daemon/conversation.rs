@@ -12,12 +12,13 @@ use crate::protocol::{
 };
 use std::io::{self, BufReader, BufWriter, IntoInnerError, Read};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// The last answer, to whoever asked for the end, or for a change with which it came.
 #[derive(Debug)]
@@ -107,15 +108,17 @@ pub(super) async fn converse(
         };
         let asks_for_end =
             matches!(&request, Ok(Request::Unmount { .. } | Request::Destroy { .. }));
-        let answer = match (request, turn) {
+        let (answer, room) = match (request, turn) {
             (Ok(request), Ok(turn)) if is_long(&request) => tokio::select! {
-                answer = carry_out(request, turn, caller, &mounted, &endings) => answer,
+                made = make_long(request, turn, caller, &mounted) => made,
                 // Nor is what needs room for its answer.
                 () = hung_up(&reader) => return,
             },
-            (Ok(request), Ok(turn)) => carry_out(request, turn, caller, &mounted, &endings).await,
-            (Ok(_), Err(crowded)) => Some(refused(crowded)),
-            (Err(error), _) => Some(refused(error)),
+            (Ok(request), Ok(turn)) => {
+                (carry_out(request, turn, caller, &mounted, &endings).await, None)
+            }
+            (Ok(_), Err(crowded)) => (Some(refused(crowded)), None),
+            (Err(error), _) => (Some(refused(error)), None),
         };
         // Who is hung up on knows that the process is about to go.
         let Some(answer) = answer else { return };
@@ -128,11 +131,26 @@ pub(super) async fn converse(
             return;
         }
         let line = encode(&answer).or_else(|error| encode(&refused(error)));
+        drop(answer);
         match line {
-            Ok(line) if writer.write_all(&line).await.is_ok() => {}
+            Ok(line) if say(&line, room, &mut writer).await => {}
             _ => return,
         }
     }
+}
+
+/// Says an answer, for which there was room while it was made; whether the peer has it.
+async fn say(line: &[u8], room: Option<LongAnswer>, writer: &mut OwnedWriteHalf) -> bool {
+    let size = u32::try_from(line.len() / 1024).unwrap_or(u32::MAX);
+    // Others are made when this one has its place among those that are to be read.
+    let _unread = UNREAD.acquire_many(size.min(UNREAD_KIB)).await;
+    drop(room);
+    for part in line.chunks(PART) {
+        if !matches!(timeout(READER_PATIENCE, writer.write_all(part)).await, Ok(Ok(()))) {
+            return false;
+        }
+    }
+    true
 }
 
 /// The two directions of a connection.
@@ -199,6 +217,13 @@ const fn is_long(request: &Request) -> bool {
 
 /// Long answers that are made at the same time: each is in memory as a whole.
 pub(super) static LONG_ANSWERS: Semaphore = Semaphore::const_new(4);
+/// Room for one of them.
+type LongAnswer = SemaphorePermit<'static>;
+/// Answers that their peers have not read yet, in KiB.
+const UNREAD_KIB: u32 = 256 << 10;
+static UNREAD: Semaphore = Semaphore::const_new(UNREAD_KIB as usize);
+/// How long a peer may take for a part of its answer.
+const READER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until the peer is gone.
 async fn hung_up(reader: &OwnedReadHalf) {
@@ -229,6 +254,24 @@ async fn next_request(
     }
 }
 
+/// Makes a long answer, when there is room for it; it has that room until others have it.
+async fn make_long(
+    request: Request,
+    turn: Option<Turn>,
+    caller: Caller,
+    mounted: &Arc<impl Mounted>,
+) -> (Option<Answer>, Option<LongAnswer>) {
+    let room = LONG_ANSWERS.acquire().await.ok();
+    let mounted = Arc::clone(mounted);
+    let make = move || {
+        // Also if nobody waits for it any more.
+        let _has = turn;
+        (mounted.answer(request, caller), room)
+    };
+    let made = spawn_blocking(make).await;
+    made.unwrap_or_else(|panicked| (Some(refused(panicked)), None))
+}
+
 async fn carry_out(
     request: Request,
     turn: Option<Turn>,
@@ -248,13 +291,9 @@ async fn carry_out(
     if matches!(request, Request::Identify) {
         return mounted.answer(request, caller);
     }
-    let room = match is_long(&request) {
-        true => LONG_ANSWERS.acquire().await.ok(),
-        false => None,
-    };
     let answer = move || {
         // Also if nobody waits for it any more.
-        let _has = (turn, room);
+        let _has = turn;
         mounted.answer(request, caller)
     };
     let answer = spawn_blocking(answer).await;

@@ -489,3 +489,47 @@ fn so_are_those_without_the_features_that_came_later() {
         live(ImagePool::new("mirror A B").without_feature(feature), seed, 3, 40);
     }
 }
+
+/// What waits to be destroyed, and what is hidden.
+#[test]
+fn what_somebody_reads_or_receives_is_not_given_up() {
+    let world = ImagePool::new("A");
+    let session = world.create();
+    let pool = &session.pool;
+    let take = |name: &str| {
+        let names = vec![name.to_owned()];
+        pool.take_snapshots(&NewSnapshots { names, properties: Vec::new() }).unwrap();
+    };
+    let open = |name: &str| pool.dataset_tree().unwrap().open(name);
+    let is_busy = |result: Result<(), ChangeError>| matches!(result, Err(ChangeError::Busy { .. }));
+    take("made@held");
+    let held = ["made@held".to_owned()];
+    pool.hold_snapshots(&held, "tag").unwrap();
+    pool.destroy_snapshots(&held, Destruction::Deferred).unwrap();
+    let kept = open("made@held").unwrap().keep();
+    let refused = pool.release_snapshots(&held, "tag").unwrap_err();
+    assert!(
+        matches!(&refused, ChangeError::Each(all) if matches!(all.as_slice(), [(_, ChangeError::Busy { .. })])),
+        "{refused}"
+    );
+    drop(kept);
+    pool.release_snapshots(&held, "tag").unwrap();
+    assert!(open("made@held").is_err());
+
+    take("made@cloned");
+    let new = NewClone { origin: "made@cloned".to_owned(), properties: Vec::new() };
+    pool.clone_snapshot("made/clone", &new).unwrap();
+    pool.destroy_snapshots(&["made@cloned".to_owned()], Destruction::Deferred).unwrap();
+    let kept = open("made@cloned").unwrap().keep();
+    assert!(is_busy(pool.destroy_dataset("made/clone")));
+    assert!(open("made/clone").is_ok());
+    drop(kept);
+    pool.destroy_dataset("made/clone").unwrap();
+    assert!(open("made@cloned").is_err());
+
+    for hidden in [pool.promote("made/%recv"), pool.rename_dataset("made/%recv", "made/shown")] {
+        assert!(matches!(hidden, Err(ChangeError::InvalidName { .. })), "{hidden:?}");
+    }
+    session.export();
+    world.judge();
+}

@@ -1,7 +1,7 @@
 //! Pools and datasets that become full: nothing breaks, and what is removed gives room again.
 
 use crate::{block, make};
-use rzfs_dsl::live::NewDataset;
+use rzfs_dsl::live::{ChangeError, NewDataset, NewSnapshots};
 use rzfs_format::ObjectId;
 use rzfs_format::znode::Timestamp;
 use rzfs_proof::{ImagePool, Session};
@@ -131,6 +131,69 @@ fn reservations_keep_room_from_others() {
     let (blocks, _) = write_until_full(&kept, file);
     assert!(blocks * RECORD > reserved * 3 / 4, "{blocks}");
     drop((fs, kept));
+    session.export();
+    world.judge();
+}
+
+/// Writes so many bytes into a new file.
+fn fill(fs: &LiveFileSystem, bytes: u64) {
+    let file = make(fs, fs.root(), "large", NewKind::Regular);
+    for number in 0..bytes / RECORD {
+        let at = WriteAt::Offset(number * RECORD);
+        fs.write(file, at, &block(number + 1), Caller::SUPERUSER).unwrap();
+    }
+}
+
+/// Each reserves as much again as its head has.
+#[test]
+fn snapshots_that_are_taken_together_fit_together_into_what_is_left() {
+    let world = ImagePool::new("A");
+    let session = world.create();
+    let plain = ("compression", 2.into());
+    let probe = dataset(&session, "made/probe", &[]);
+    let part = available(&probe) / 11;
+    drop(probe);
+    for name in ["made/a", "made/b", "made/c"] {
+        let fs = dataset(&session, name, &[plain.clone(), ("refreservation", (2 * part).into())]);
+        fill(&fs, 2 * part);
+    }
+    settle(&session);
+    let of = |heads: &[&str]| NewSnapshots {
+        names: heads.iter().map(|head| format!("made/{head}@s")).collect(),
+        properties: vec![("a:b".to_owned(), ZapValue::from("c"))],
+    };
+    let refused = session.pool.take_snapshots(&of(&["a", "b", "c"])).unwrap_err();
+    let ChangeError::Each(refused) = refused else { panic!("{refused}") };
+    assert!(matches!(refused.as_slice(), [(name, ChangeError::NoSpace)] if name == "made/c@s"));
+    let count = |name: &str| {
+        session.pool.dataset_tree().unwrap().open(name).unwrap().snapshots().unwrap().len()
+    };
+    assert_eq!([count("made/a"), count("made/b"), count("made/c")], [0; 3]);
+    session.pool.take_snapshots(&of(&["a", "b"])).unwrap();
+    assert_eq!([count("made/a"), count("made/b"), count("made/c")], [1, 1, 0]);
+    assert!(session.pool.take_snapshots(&of(&["c"])).is_err());
+    session.export();
+    world.judge();
+}
+
+/// What it reserves besides, the branch has already.
+#[test]
+fn what_leaves_a_reserved_branch_needs_room_of_its_own() {
+    let world = ImagePool::new("A");
+    let session = world.create();
+    let probe = dataset(&session, "made/probe", &[]);
+    let part = available(&probe) / 11;
+    drop(probe);
+    drop(dataset(&session, "made/kept", &[("reservation", (8 * part).into())]));
+    let fs = dataset(&session, "made/kept/x", &[("compression", 2.into())]);
+    fill(&fs, 5 * part);
+    settle(&session);
+    let refused = session.pool.rename_dataset("made/kept/x", "made/x").unwrap_err();
+    assert!(matches!(refused, ChangeError::NoSpace), "{refused}");
+    session.pool.rename_dataset("made/kept/x", "made/kept/y").unwrap();
+    session.pool.set_property("made/kept", "reservation", (5 * part).into()).unwrap();
+    session.pool.rename_dataset("made/kept/y", "made/x").unwrap();
+    drop(fs);
     session.export();
     world.judge();
 }

@@ -8,13 +8,12 @@
 
 use super::counts::Counted;
 use super::place::{Place, refuse_hidden};
-use super::task::Promise;
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::live::LiveError;
 use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
-use crate::live::datasets::dir::SpaceClass;
+use crate::live::datasets::dir::{SpaceClass, SpaceTrial};
 use crate::live::datasets::livelist;
 use crate::live::space::limits::SpaceTier;
 use crate::mos::extensible::check_fields;
@@ -307,9 +306,9 @@ impl TaskContext<'_> {
                 return Err(ChangeError::Quota { name: clone.name.clone() }.into());
             }
         }
-        let (class, gone) = (SpaceClass::Snapshots, bytes.cast_signed().wrapping_neg());
-        let from = Promise { dir: origin.dir, class, bytes: gone };
-        if bytes > self.available_without(from, clone.dir)? {
+        let mut trial = SpaceTrial::default();
+        self.try_charge(&mut trial, origin.dir, bytes.cast_signed().wrapping_neg())?;
+        if bytes > self.available_in(&trial, clone.dir)? {
             return Err(ChangeError::NoSpace.into());
         }
         Ok(())

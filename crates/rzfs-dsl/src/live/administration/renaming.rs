@@ -2,14 +2,13 @@
 
 use super::counts::Counted;
 use super::place::{Place, check_new_name, refuse_hidden};
-use super::task::Promise;
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::dataset::limits::MAX_DEPTH;
 use crate::live::LiveError;
 use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
-use crate::live::datasets::dir::SpaceClass;
+use crate::live::datasets::dir::{SpaceClass, SpaceTrial};
 use crate::live::space::limits::SpaceTier;
 use crate::mos::MosSource;
 use rzfs_format::dsl::DslDir;
@@ -142,9 +141,9 @@ impl TaskContext<'_> {
         if wanted > room {
             return Err(ChangeError::Quota { name: place.name.clone() }.into());
         }
-        let (class, gone) = (SpaceClass::Children, wanted.cast_signed().wrapping_neg());
-        let from = Promise { dir: old_parent, class, bytes: gone };
-        if wanted > self.available_without(from, new_parent)? {
+        let mut trial = SpaceTrial::default();
+        self.try_charge(&mut trial, old_parent, wanted.cast_signed().wrapping_neg())?;
+        if wanted > self.available_in(&trial, new_parent)? {
             return Err(ChangeError::NoSpace.into());
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use crate::dataset::{Keyring, Readers};
 use crate::live::LiveError;
-use crate::live::amounts::{Deflation, SpaceDelta};
+use crate::live::amounts::Deflation;
 use crate::live::change_error::{ChangeError, EncryptionProblem, ReceiveProblem};
 use crate::live::datasets::creation::Maker;
-use crate::live::datasets::dir::SpaceClass;
+use crate::live::datasets::dir::SpaceTrial;
 use crate::live::datasets::heads::Heads;
 use crate::live::devices::heartbeat::HeartbeatControl;
 use crate::live::environment::Environment;
@@ -150,14 +150,6 @@ impl Tasks {
     }
 }
 
-/// Bytes that a directory is charged with while something is checked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Promise {
-    pub(super) dir: ObjectId,
-    pub(super) class: SpaceClass,
-    pub(super) bytes: i64,
-}
-
 impl<'a> TaskContext<'a> {
     /// Does the part of a task that changes nothing: what cannot be read is a reason to refuse.
     pub(crate) fn check<T>(
@@ -191,33 +183,24 @@ impl<'a> TaskContext<'a> {
         self.state.dirs.available(&self.mos, dir, pool)
     }
 
-    /// The same with this charged besides, which stays so: the next check sees what earlier ones have
-    /// promised. Whoever promises [takes it back](Self::take_back) before anything is changed.
-    pub(super) fn promise(&mut self, promise: Promise) -> Result<(), LiveError> {
-        let Promise { dir, class, bytes } = promise;
-        let delta = SpaceDelta { used: bytes, ..SpaceDelta::default() };
-        self.state.dirs.charge(&self.mos, dir, class, delta)
-    }
-
-    /// Takes promises back.
-    pub(super) fn take_back(&mut self, promises: &[Promise]) -> Result<(), LiveError> {
-        promises.iter().rev().try_for_each(|promise| {
-            self.promise(Promise { bytes: promise.bytes.wrapping_neg(), ..*promise })
-        })
-    }
-
-    /// Bytes that could be charged to `to` if so many were not charged to `from` any more.
-    pub(super) fn available_without(
+    /// Bytes that could be charged to a directory if others were charged as a trial has it.
+    pub(super) fn available_in(
         &mut self,
-        from: Promise,
-        to: ObjectId,
+        trial: &SpaceTrial,
+        dir: ObjectId,
     ) -> Result<u64, LiveError> {
-        // What it charges is read before anything of it is charged.
-        self.available(from.dir)?;
-        self.promise(from)?;
-        let room = self.available(to);
-        self.take_back(&[from])?;
-        room
+        let pool = self.pool_space();
+        self.state.dirs.available_in(trial, &self.mos, dir, pool)
+    }
+
+    /// Charges a directory, and those above it, in a trial.
+    pub(super) fn try_charge(
+        &mut self,
+        trial: &mut SpaceTrial,
+        dir: ObjectId,
+        bytes: i64,
+    ) -> Result<(), LiveError> {
+        self.state.dirs.try_charge(trial, &self.mos, dir, bytes)
     }
 
     /// Seconds since 1970.

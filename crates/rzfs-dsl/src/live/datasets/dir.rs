@@ -44,6 +44,16 @@ pub(crate) struct Directories {
     entries: BTreeMap<ObjectId, Entry>,
 }
 
+/// What directories would use, where that is not what they do.
+#[derive(Default, Debug)]
+pub(crate) struct SpaceTrial(BTreeMap<ObjectId, u64>);
+
+impl SpaceTrial {
+    fn used(&self, id: ObjectId, dir: &DslDir) -> u64 {
+        self.0.get(&id).copied().unwrap_or(dir.used)
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     dir: DslDir,
@@ -162,6 +172,17 @@ impl Directories {
         id: ObjectId,
         pool: u64,
     ) -> Result<u64, LiveError> {
+        self.available_in(&SpaceTrial::default(), mos, id, pool)
+    }
+
+    /// The same if directories were charged as a trial has it.
+    pub(crate) fn available_in(
+        &mut self,
+        trial: &SpaceTrial,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        pool: u64,
+    ) -> Result<u64, LiveError> {
         let mut chain = Vec::new();
         let mut level = Some(id);
         while let Some(id) = level {
@@ -170,10 +191,32 @@ impl Directories {
                 return Err(LiveError::corrupt(id)(problem));
             }
             let dir = self.get(mos, id)?;
-            chain.push(SpaceLimits::of(dir));
+            chain.push(SpaceLimits { used: trial.used(id, dir), ..SpaceLimits::of(dir) });
             level = dir.parent;
         }
         Ok(SpaceLimits::available(chain.iter().rev().copied(), pool))
+    }
+
+    /// Charges a directory, and those above it with what it takes beyond its reservation, in a trial.
+    pub(crate) fn try_charge(
+        &mut self,
+        trial: &mut SpaceTrial,
+        mos: &MosTx<'_>,
+        id: ObjectId,
+        bytes: i64,
+    ) -> Result<(), LiveError> {
+        let (mut level, mut bytes) = (Some(id), bytes);
+        for _ in 0..MAX_DEPTH {
+            let Some(id) = level else { return Ok(()) };
+            let dir = self.get(mos, id)?;
+            let before = trial.used(id, dir);
+            let after = before.saturating_add_signed(bytes);
+            trial.0.insert(id, after);
+            let charged = |used: u64| used.max(dir.reserved);
+            bytes = charged(after).wrapping_sub(charged(before)).cast_signed();
+            level = dir.parent;
+        }
+        Err(LiveError::corrupt(id)(FormatError::invalid("DSL directory", "its parents are a loop")))
     }
 
     /// The directories that were in use, as they are now.

@@ -6,10 +6,10 @@ use crate::live::LiveError;
 use crate::live::administration::counts::Counted;
 use crate::live::administration::destruction::{Outcome, REMAPPED};
 use crate::live::administration::place::Place;
-use crate::live::administration::task::Promise;
 use crate::live::administration::{TaskContext, TaskError};
+use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
-use crate::live::datasets::dir::SpaceClass;
+use crate::live::datasets::dir::{SpaceClass, SpaceTrial};
 use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
 use crate::mos::extensible::{check_fields, is_extended, zapify};
@@ -42,31 +42,22 @@ pub(in crate::live::administration) struct SnapshotPlan {
     pub(in crate::live::administration) when: Outcome,
 }
 
-impl SnapshotPlan {
-    /// What the head is charged with.
-    fn promise(&self) -> Promise {
-        let (dir, class) = (self.place.dir, SpaceClass::RefReservation);
-        Promise { dir, class, bytes: self.reserved.cast_signed() }
-    }
-}
-
 impl TaskContext<'_> {
     /// Takes snapshots: all of them, or none.
     pub(crate) fn take_snapshots(&mut self, new: &NewSnapshots) -> Result<Outcome, TaskError> {
-        let (mut heads, mut promises) = (BTreeSet::new(), Vec::new());
+        let (mut heads, mut trial) = (BTreeSet::new(), SpaceTrial::default());
         let plans = self.check_each(&new.names, |this, name| {
             let plan = this.check_snapshot(name)?;
             if !heads.insert(plan.place.head) {
                 return Err(ChangeError::SameHead { name: name.to_owned() }.into());
             }
             // The next one has the room that this one leaves.
-            let promise = plan.promise();
-            this.promise(promise)?;
-            promises.push(promise);
+            if plan.reserved > this.available_in(&trial, plan.place.dir)? {
+                return Err(ChangeError::NoSpace.into());
+            }
+            this.try_charge(&mut trial, plan.place.dir, plan.reserved.cast_signed())?;
             Ok(plan)
-        });
-        self.take_back(&promises)?;
-        let plans = plans?;
+        })?;
         let properties = self.check_snapshot_properties(&new.properties)?;
         self.require_space(SpaceTier::Normal)?;
         if plans.iter().any(|plan| plan.when == Outcome::Later) {
@@ -138,7 +129,7 @@ impl TaskContext<'_> {
         &mut self,
         plan: &SnapshotPlan,
     ) -> Result<ObjectId, TaskError> {
-        let SnapshotPlan { name, place, head, .. } = plan;
+        let SnapshotPlan { name, place, head, reserved, .. } = plan;
         let mos = self.mos;
         self.add_to_counts(Some(place.dir), Counted::Snapshots, 1)?;
         let (fsid, guid) = self.maker().identities();
@@ -161,7 +152,8 @@ impl TaskContext<'_> {
         if let Some(previous) = head.previous_snapshot {
             self.relink(previous, (place.head, id))?;
         }
-        self.promise(plan.promise())?;
+        let more = SpaceDelta { used: reserved.cast_signed(), ..SpaceDelta::default() };
+        self.state.dirs.charge(&mos, place.dir, SpaceClass::RefReservation, more)?;
         let deadlist = self.deadlist_behind(place, head)?;
         self.move_remapped(place.head, id)?;
         self.identify_ciphertexts(id)?;

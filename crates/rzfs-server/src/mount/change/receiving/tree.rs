@@ -14,7 +14,7 @@ use crate::protocol::{Newcomers, ReceiveRequest, Refusal, TreeChange, TreeReport
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_format::Guid;
-use rzfs_stream::{Package, PackagedDataset};
+use rzfs_stream::{Package, PackagedDataset, PackagedSnapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So often it is looked what is to be changed.
@@ -60,8 +60,8 @@ impl Tried {
     }
 }
 
-/// The snapshots of a package: which dataset has them, under which name.
-type Known<'p> = BTreeMap<Guid, (&'p PackagedDataset, &'p str)>;
+/// The snapshots of a package, and which datasets have them: several where one was received from another.
+type Known<'p> = BTreeMap<Guid, Vec<&'p PackagedDataset>>;
 
 impl Adjustment<'_> {
     /// Makes all changes that there are to make; `hear` is told of each.
@@ -139,7 +139,7 @@ impl Adjustment<'_> {
             changes = vec![promoted];
         }
         if changes.is_empty() {
-            changes = self.snapshot_renames(&locals, (&known, pass), &is_new);
+            changes = snapshot_renames(&locals, pass, &is_new);
         }
         if changes.is_empty() {
             changes = self.renames(&locals, pass, &is_new)?;
@@ -155,7 +155,13 @@ impl Adjustment<'_> {
         };
         let locals = top.descendants()?.into_iter().map(|dataset| {
             let snapshots = dataset.snapshots()?;
-            let of = |one: &Dataset| known.get(&one.dsl_dataset().guid).map(|(told, _)| *told);
+            let is_here = |told: &&&PackagedDataset| {
+                self.places.of(&told.name).is_ok_and(|place| place == dataset.name())
+            };
+            let of = |one: &Dataset| {
+                let all = known.get(&one.dsl_dataset().guid)?;
+                all.iter().find(is_here).or(all.first()).copied()
+            };
             let told = snapshots.iter().rev().find_map(of);
             Ok(Local { dataset, snapshots, told })
         });
@@ -178,42 +184,6 @@ impl Adjustment<'_> {
             }
         }
         Ok(None)
-    }
-
-    /// Snapshots that have other names in the package.
-    fn snapshot_renames(
-        &self,
-        locals: &[Local<'_>],
-        (known, pass): (&Known<'_>, usize),
-        is_new: &dyn Fn(&TreeChange) -> bool,
-    ) -> Vec<TreeChange> {
-        let mut changes = Vec::new();
-        for local in locals {
-            let wanted = |one: &Dataset| {
-                let (told, name) = known.get(&one.dsl_dataset().guid)?;
-                let is_same = local.told.is_some_and(|local| local.name == told.name);
-                let to = format!("{}@{name}", local.dataset.name());
-                (is_same && to != one.name()).then_some(to)
-            };
-            for one in &local.snapshots {
-                let Some(to) = wanted(one) else { continue };
-                let taken = local.snapshots.iter().find(|other| other.name() == to);
-                let change = match taken {
-                    None => TreeChange::Rename { from: one.name().to_owned(), to },
-                    Some(other) if wanted(other).is_some() => {
-                        let to = format!("{}@{}", local.dataset.name(), interim(pass));
-                        TreeChange::Rename { from: other.name().to_owned(), to }
-                    }
-                    Some(_) => continue,
-                };
-                match is_new(&change) {
-                    true if taken.is_some() => return vec![change],
-                    true => changes.push(change),
-                    false => {}
-                }
-            }
-        }
-        changes
     }
 
     /// The next dataset that has another name in the package, and those that stay as they are.
@@ -249,11 +219,10 @@ impl Adjustment<'_> {
                 continue;
             }
             let (from, to) = match is_there(to) {
+                // What has its name by then is what it goes below.
+                false if is_below(to, from) => (from.clone(), beside(from, pass)),
                 false => (from.clone(), to.clone()),
-                true if wanted.contains_key(to) => {
-                    let above = to.rsplit_once('/').map_or("", |(above, _)| above);
-                    (to.clone(), format!("{above}/{}", interim(pass)))
-                }
+                true if wanted.contains_key(to) => (to.clone(), beside(to, pass)),
                 true => continue,
             };
             let change = TreeChange::Rename { from, to };
@@ -268,8 +237,56 @@ impl Adjustment<'_> {
 
 fn known(package: &Package) -> Known<'_> {
     let all = package.datasets.iter();
-    let all = all.flat_map(|told| told.snapshots.iter().map(move |one| (told, one)));
-    all.map(|(told, one)| (one.guid, (told, one.name.as_str()))).collect()
+    let mut known = Known::new();
+    for (told, one) in all.flat_map(|told| told.snapshots.iter().map(move |one| (told, one))) {
+        known.entry(one.guid).or_default().push(told);
+    }
+    known
+}
+
+fn is_below(name: &str, above: &str) -> bool {
+    name.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// A name beside that of a dataset, for what makes room.
+fn beside(name: &str, pass: usize) -> String {
+    let above = name.rsplit_once('/').map_or("", |(above, _)| above);
+    format!("{above}/{}", interim(pass))
+}
+
+/// Snapshots that have other names in the package.
+fn snapshot_renames(
+    locals: &[Local<'_>],
+    pass: usize,
+    is_new: &dyn Fn(&TreeChange) -> bool,
+) -> Vec<TreeChange> {
+    let mut changes = Vec::new();
+    for local in locals {
+        let wanted = |one: &Dataset| {
+            let is_it = |told: &&PackagedSnapshot| told.guid == one.dsl_dataset().guid;
+            let told = local.told?.snapshots.iter().find(is_it)?;
+            let to = format!("{}@{}", local.dataset.name(), told.name);
+            (to != one.name()).then_some(to)
+        };
+        for one in &local.snapshots {
+            let Some(to) = wanted(one) else { continue };
+            let taken = local.snapshots.iter().find(|other| other.name() == to);
+            let change = match taken {
+                None => TreeChange::Rename { from: one.name().to_owned(), to },
+                Some(other) if wanted(other).is_some() => {
+                    let to = format!("{}@{}", local.dataset.name(), interim(pass));
+                    TreeChange::Rename { from: other.name().to_owned(), to }
+                }
+                Some(_) => continue,
+            };
+            match is_new(&change) {
+                true if taken.is_some() => return vec![change],
+                true => changes.push(change),
+                false => {}
+            }
+        }
+    }
+    changes
 }
 
 /// What the package does not know, what is below it first.
