@@ -136,6 +136,17 @@ pub(crate) fn accounts(
     }
 }
 
+/// How many files of a file system have been removed and have their space still.
+pub(crate) fn unfreed_files(
+    respondent: &mut dyn PoolClient,
+    file_system: String,
+) -> Result<u64, Failure> {
+    match respondent.ask(&Request::UnfreedFiles { file_system })? {
+        Answer::UnfreedFiles(files) => Ok(files),
+        _ => Err(mismatch(respondent)),
+    }
+}
+
 /// Files that are not what they were.
 pub(crate) fn differences(
     respondent: &mut dyn PoolClient,

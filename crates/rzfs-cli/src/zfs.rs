@@ -26,6 +26,7 @@ mod set;
 mod snapshot;
 mod unmount;
 pub(crate) mod usage;
+mod wait;
 
 use crate::absent::Program;
 use crate::console::{Console, Failure, conclude};
@@ -64,6 +65,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "unload-key" => keys::unload(rest, console),
         "change-key" => keys::change(rest, console),
         "unmount" | "umount" => unmount::run(rest, console),
+        "wait" => wait::run(rest, console),
         "version" | "-V" | "--version" => crate::version::run("zfs", rest, console),
         "help" | "-?" | "--help" => {
             let printed = write!(console.out, "{}", usage::all());

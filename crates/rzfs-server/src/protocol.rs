@@ -97,6 +97,11 @@ pub enum Request {
     },
     /// What users, groups or projects use of a file system.
     Accounts(AccountQuery),
+    /// How many files of a file system have been removed and have their space still.
+    UnfreedFiles {
+        /// Its name.
+        file_system: String,
+    },
     /// How much comes back when runs of snapshots are destroyed.
     Reclaimed {
         /// The first and the last one of each, of one head.
@@ -162,6 +167,8 @@ pub enum Answer {
     Holds(Vec<HoldReport>),
     /// To [`Request::Accounts`], by owner and number.
     Accounts(Vec<AccountReport>),
+    /// To [`Request::UnfreedFiles`]: none of a file system that is not in use, or only read.
+    UnfreedFiles(u64),
     /// To [`Request::Reclaimed`]: bytes.
     Reclaimed(u64),
     /// To [`Request::Differences`].

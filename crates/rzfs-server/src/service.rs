@@ -5,6 +5,7 @@ mod accounts;
 mod damage;
 mod datasets;
 mod diff;
+mod file_system;
 mod history;
 mod importable;
 mod layout;
@@ -15,6 +16,7 @@ mod sending;
 mod stats;
 mod vdevs;
 
+pub(crate) use file_system::file_system;
 pub use importable::importable;
 pub use opening::{Access, Opening};
 pub use sending::Sending;
@@ -111,6 +113,13 @@ impl PoolService {
                 Ok(accounts) => Answer::Accounts(accounts),
                 Err(refusal) => Answer::Failed(refusal),
             },
+            // Nobody frees anything.
+            Request::UnfreedFiles { file_system: name } => {
+                match file_system(self.pool.datasets(), name) {
+                    Ok(_) => Answer::UnfreedFiles(0),
+                    Err(refusal) => Answer::Failed(refusal),
+                }
+            }
             Request::Reclaimed { runs } => match datasets::reclaimed(self.pool.datasets(), runs) {
                 Ok(bytes) => Answer::Reclaimed(bytes),
                 Err(refusal) => Answer::Failed(refusal),

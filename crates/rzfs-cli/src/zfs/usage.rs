@@ -3,7 +3,7 @@
 use rzfs::setting::dataset_properties;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 36] = [
+const COMMANDS: [(&str, &str); 38] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
@@ -88,6 +88,8 @@ const COMMANDS: [(&str, &str); 36] = [
          \t    <filesystem|volume>\n\
          \tchange-key -i [-l] <filesystem|volume>\n",
     ),
+    ("", ""),
+    ("wait", "\twait [-t <activity>] <filesystem>\n"),
 ];
 
 /// What rzfs adds, and where to read on.

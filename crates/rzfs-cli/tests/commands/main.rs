@@ -35,6 +35,7 @@ mod transitions;
 mod tunables;
 mod vdevs;
 mod volumes;
+mod waiting;
 mod workshop;
 mod writers;
 mod writing;

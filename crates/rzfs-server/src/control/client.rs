@@ -260,6 +260,7 @@ fn listed_patience(request: &Request, shared: &SharedPatience) -> Option<Duratio
         | Request::History
         | Request::Holds { .. }
         | Request::Accounts(_)
+        | Request::UnfreedFiles { .. }
         | Request::Reclaimed { .. }
         | Request::Differences(_)
         | Request::StreamSizes(_) => Some(LISTED_READING_TIMEOUT),

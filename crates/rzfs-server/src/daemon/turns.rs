@@ -87,6 +87,7 @@ impl Turns {
             Request::Change { .. } | Request::PlanAdd(_) => Some(&self.changes),
             Request::Holds { .. }
             | Request::Accounts(_)
+            | Request::UnfreedFiles { .. }
             | Request::Reclaimed { .. }
             | Request::Differences(_)
             | Request::StreamSizes(_)

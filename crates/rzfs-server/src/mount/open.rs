@@ -54,6 +54,16 @@ fn fail_mode(pool: &WritablePool) -> Option<FailMode> {
     is_suspended.then(|| pool.live().fail_mode())
 }
 
+/// How many files of a file system have been removed and will be freed while it is in use.
+fn unfreed_files(pool: &WritablePool, name: &str) -> Result<u64, Refusal> {
+    let datasets = pool.live().dataset_tree().map_err(|error| Refusal::new(error.to_string()))?;
+    let dataset = service::file_system(&datasets, name)?;
+    let Some(files) = pool.files_in_use(dataset.name()) else { return Ok(0) };
+    files.unfreed_files().map_err(|error| {
+        Refusal::new(format!("cannot read the removed files of '{name}': {error}"))
+    })
+}
+
 /// Why a pool that is open for reading is not changed. Whoever is told has to be told as well what
 /// was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -196,6 +206,12 @@ impl Open {
             }),
             (Request::Mounts, _) => Answer::Mounts(self.reports()),
             (Request::Pool, Contents::Writing(pool, opening)) => self.report(pool, opening),
+            (Request::UnfreedFiles { file_system }, Contents::Writing(pool, _)) => {
+                match unfreed_files(pool, file_system) {
+                    Ok(files) => Answer::UnfreedFiles(files),
+                    Err(refusal) => Answer::Failed(refusal),
+                }
+            }
             (request, Contents::Writing(pool, opening)) => self.look(pool, opening, request),
             (request, Contents::Reading(service)) => service.answer(request, &self.reports()),
         }

@@ -173,6 +173,11 @@ impl Reclaimer {
         drop(self.turn.lock());
     }
 
+    /// Whether what waits is left where it is.
+    pub(super) fn is_paused(&self) -> bool {
+        self.state.lock().is_paused
+    }
+
     /// Goes on with what waits.
     pub(super) fn resume(self: &Arc<Self>, engine: &Arc<TxgEngine>) {
         let mut state = self.state.lock();

@@ -73,6 +73,18 @@ impl LiveFileSystem {
         Ok(())
     }
 
+    /// How many files without names have their space still and will lose it while the file system is
+    /// in use: one that is read-only, or being closed, keeps them.
+    ///
+    /// # Errors
+    /// The unlinked set cannot be read.
+    pub fn unfreed_files(&self) -> Result<u64, ZplError> {
+        if self.is_read_only() || self.reclaimer.is_paused() {
+            return Ok(0);
+        }
+        Ok(self.unlinked.lock().table()?.zap().entry_count())
+    }
+
     /// Reclaims the files that had lost their last names, but not their space, when the file
     /// system was closed, or begins to where it takes many groups; says how many there were. To be
     /// called once it is open, before anyone else uses it. One that is read-only keeps them.
