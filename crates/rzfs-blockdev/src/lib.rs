@@ -31,6 +31,7 @@ mod memory;
 mod open_file;
 mod pages;
 mod pool;
+mod project;
 mod reply;
 pub mod simulated;
 
@@ -49,4 +50,5 @@ pub use made_file::MadeFile;
 pub use memory::MemoryDevice;
 pub use open_file::{Caching, Holder, OpenError};
 pub use pages::BUFFER_ALIGNMENT;
+pub use project::FileProject;
 pub use simulated::{SimulatedDevice, Simulation};

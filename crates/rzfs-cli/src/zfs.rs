@@ -17,6 +17,7 @@ mod list;
 mod mount;
 pub(crate) mod name;
 mod order;
+mod project;
 mod query;
 mod receive;
 mod rename;
@@ -53,6 +54,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "userspace" => accounts::run(AccountOwner::User, rest, console),
         "groupspace" => accounts::run(AccountOwner::Group, rest, console),
         "projectspace" => accounts::run(AccountOwner::Project, rest, console),
+        "project" => project::run(rest, console),
         "hold" => hold::hold(rest, console),
         "holds" => hold::holds(rest, console),
         "release" => hold::release(rest, console),

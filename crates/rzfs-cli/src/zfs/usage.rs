@@ -3,7 +3,7 @@
 use rzfs::setting::dataset_properties;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 38] = [
+const COMMANDS: [(&str, &str); 40] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
@@ -54,6 +54,14 @@ const COMMANDS: [(&str, &str); 38] = [
         "projectspace",
         "\tprojectspace [-Hp] [-o field[,...]] [-s field] ...\n\
          \t    [-S field] ... <filesystem|snapshot|path>\n",
+    ),
+    ("", ""),
+    (
+        "project",
+        "\tproject [-d|-r] <directory|file ...>\n\
+         \tproject -c [-0] [-d|-r] [-p id] <directory|file ...>\n\
+         \tproject -C [-k] [-r] <directory ...>\n\
+         \tproject [-p id] [-r] [-s] <directory ...>\n",
     ),
     ("", ""),
     ("mount", "\tmount [-j]\n\tmount [-Oflv] [-o opts] <-a | filesystem>\n"),

@@ -19,6 +19,7 @@ mod ordinary;
 mod packages;
 mod places;
 mod pool_properties;
+mod projects;
 mod properties;
 mod receiving;
 mod resuming;
