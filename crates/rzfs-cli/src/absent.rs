@@ -24,9 +24,9 @@ const ZPOOL: [&str; 13] = [
 ];
 
 /// Those of `zfs`, up to OpenZFS 2.4 and on any system, with their short names.
-const ZFS: [&str; 12] = [
+const ZFS: [&str; 11] = [
     "allow", "jail", "program", "redact", "rewrite", "share", "unallow", "unjail", "unshare",
-    "unzone", "upgrade", "zone",
+    "unzone", "zone",
 ];
 
 /// Those of `zstream`, up to OpenZFS 2.4.

@@ -26,6 +26,7 @@ mod send;
 mod set;
 mod snapshot;
 mod unmount;
+mod upgrade;
 pub(crate) mod usage;
 mod wait;
 
@@ -55,6 +56,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
         "groupspace" => accounts::run(AccountOwner::Group, rest, console),
         "projectspace" => accounts::run(AccountOwner::Project, rest, console),
         "project" => project::run(rest, console),
+        "upgrade" => upgrade::run(rest, console),
         "hold" => hold::hold(rest, console),
         "holds" => hold::holds(rest, console),
         "release" => hold::release(rest, console),

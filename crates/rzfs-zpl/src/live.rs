@@ -28,6 +28,7 @@ mod directory;
 mod draft;
 mod durability;
 mod file_system;
+mod legacy;
 mod log;
 mod names;
 mod new_file_system;
@@ -35,6 +36,7 @@ mod node;
 mod options;
 mod quota;
 mod quotas;
+mod raising;
 mod reclaimer;
 mod reclaiming;
 mod removal;
@@ -65,6 +67,7 @@ pub use options::{
     AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, Overrides, SyncMode, SystemClock,
     UnboundedSpace, WallClock, XattrStore,
 };
+pub use raising::{NotRaised, raise_version};
 pub use renaming::{Named, RenameMode};
 pub use replay::{ReplayFailure, ReplaySummary};
 pub use rzfs_dsl::live::{SpaceDemand, SpaceRefusal};

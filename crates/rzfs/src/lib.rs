@@ -49,4 +49,4 @@ pub use rzfs_zap as zap;
 pub use rzfs_zpl as zpl;
 pub use secret::{MAX_SECRET, Secret};
 pub use vdev_request::VdevRequestError;
-pub use writable::{FileSystemError, WritablePool};
+pub use writable::{FileSystemError, VersionError, WritablePool};

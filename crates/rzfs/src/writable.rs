@@ -4,7 +4,8 @@ use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dsl::live::{Environment, LiveDataset, LivePool, NotExported};
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::ObjectId;
-use rzfs_zpl::live::{LiveFileSystem, LiveOptions, replay_volume};
+use rzfs_format::znode::ZplVersion;
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NotRaised, raise_version, replay_volume};
 use rzfs_zpl::{FileCaches, FileSystemOptions, ReadAhead, ZplError};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,6 +24,26 @@ pub enum FileSystemError {
     /// It is no file system, or damaged.
     #[error(transparent)]
     Files(Box<ZplError>),
+}
+
+/// Why the version of a file system is not raised.
+#[derive(Debug, thiserror::Error)]
+pub enum VersionError {
+    /// It cannot be opened.
+    #[error(transparent)]
+    Unopened(Box<FileSystemError>),
+    /// It cannot have another version.
+    #[error(transparent)]
+    NotRaised(NotRaised),
+    /// Nothing is written.
+    #[error(transparent)]
+    Stopped(NotExported),
+}
+
+impl<E: Into<FileSystemError>> From<E> for VersionError {
+    fn from(error: E) -> Self {
+        Self::Unopened(Box::new(error.into()))
+    }
 }
 
 impl From<ZplError> for FileSystemError {
@@ -142,6 +163,24 @@ impl WritablePool {
         let files = LiveFileSystem::open_dataset(&self.live, live, options)?;
         files.drain_unlinked()?;
         Ok(files)
+    }
+
+    /// Raises the version of a file system that nobody has open; when this is back, it is on disk.
+    ///
+    /// # Errors
+    /// [`VersionError`].
+    pub fn raise_version(&self, name: &str, version: ZplVersion) -> Result<(), VersionError> {
+        let pool = self.view()?;
+        let dataset = pool.datasets().open(name)?;
+        // Nobody opens it meanwhile, and nobody else raises it.
+        let known = self.known();
+        let live = self.live.open_dataset(&dataset)?;
+        let (contents, seed) = (live.generation(), self.environment.random());
+        let versions = (pool.version(), version);
+        let raised = raise_version(contents.objset(), self.live.engine(), versions, seed);
+        raised.map_err(VersionError::NotRaised)?;
+        drop(known);
+        self.sync().map_err(VersionError::Stopped)
     }
 
     /// Replays the intent logs of volumes whose keys are loaded, as far as that is needed: a volume

@@ -3,7 +3,7 @@
 use rzfs::setting::dataset_properties;
 
 /// Subcommands in the order of the usage, and their syntax; an empty name separates groups.
-const COMMANDS: [(&str, &str); 40] = [
+const COMMANDS: [(&str, &str); 42] = [
     ("version", "\tversion [-j]\n"),
     ("", ""),
     ("create", "\tcreate [-Pnpuv] [-o property=value] ... <filesystem>\n"),
@@ -39,6 +39,8 @@ const COMMANDS: [(&str, &str); 40] = [
     ),
     ("set", "\tset [-u] <property=value> ... <filesystem|volume|snapshot> ...\n"),
     ("inherit", "\tinherit [-rS] <property> <filesystem|volume|snapshot> ...\n"),
+    ("", ""),
+    ("upgrade", "\tupgrade [-v]\n\tupgrade [-r] [-V version] <-a | filesystem ...>\n"),
     ("", ""),
     (
         "userspace",

@@ -35,6 +35,7 @@ mod transcripts;
 mod transitions;
 mod tunables;
 mod vdevs;
+mod versions;
 mod volumes;
 mod waiting;
 mod workshop;

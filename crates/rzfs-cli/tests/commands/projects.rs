@@ -35,7 +35,7 @@ fn succeed(shop: &Workshop, line: &str) -> String {
 }
 
 /// Lines or parts in no order.
-fn sorted<'a>(text: &'a str, end: char) -> BTreeSet<&'a str> {
+fn sorted(text: &str, end: char) -> BTreeSet<&str> {
     text.split_terminator(end).collect()
 }
 

@@ -60,6 +60,13 @@ pub enum Change {
         /// The snapshot; it is refused if there is a younger one.
         snapshot: String,
     },
+    /// A file system gets a newer version.
+    RaiseVersion {
+        /// The file system.
+        name: String,
+        /// The version.
+        version: u64,
+    },
     /// A file system or volume is made of a snapshot.
     Clone(NewClone),
     /// What has arrived of a stream that broke off is destroyed.

@@ -155,12 +155,8 @@ impl LiveFileSystem {
     ) -> Result<Prepared, ZplError> {
         let place = state.place();
         let object = state.object();
-        if object.bonus_type()? != ObjectType::SA {
-            let what = "changing a file of an older version";
-            return Err(ZplError::Unsupported { place, what });
-        }
         let schema = self.source.schema.registered(self.objset(), &self.engine)?;
-        let mut values = Values::of(object, place, &schema)?;
+        let mut values = state.values(&schema)?;
         if let Some(atime) = state.pending_atime {
             values.set_time(&schema, Attribute::Atime, atime);
         }

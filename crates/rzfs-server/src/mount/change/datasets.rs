@@ -14,7 +14,7 @@ use rzfs_dsl::dataset::{DatasetError, DatasetKind, KeyStatus};
 use rzfs_dsl::live::{
     ChangeError, Destruction, EncryptionProblem, Environment, NewDataset, SystemEnvironment,
 };
-use rzfs_format::znode::Timestamp;
+use rzfs_format::znode::{Timestamp, ZplVersion};
 use rzfs_zpl::MasterNode;
 use rzfs_zpl::live::NewFileSystem;
 use std::collections::BTreeSet;
@@ -51,6 +51,17 @@ pub(super) fn create(open: &Open, new: &protocol::NewFileSystem) -> Result<Vec<S
         complaints.push("filesystem successfully created, but not mounted".to_owned());
     }
     Ok(complaints)
+}
+
+/// `zfs upgrade`.
+pub(super) fn raise_version(open: &Open, name: &str, version: u64) -> Result<Vec<String>, Refusal> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        Refusal::new(format!("{name}: can not be upgraded; {error}"))
+    };
+    let pool = open.writable().map_err(|error| cannot(&error))?;
+    let version = ZplVersion::from_number(version).map_err(|error| cannot(&error))?;
+    pool.raise_version(name, version).map_err(|error| cannot(&error))?;
+    Ok(Vec::new())
 }
 
 /// Makes what is missing above a file system, and adds it to `made`.
