@@ -26,7 +26,7 @@ pub(crate) struct Ordinary {
 }
 
 impl Ordinary {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let this = Self::without_pool();
         let image = this.path("z.img");
         this.succeed(&format!("zpool create --size 128M --export z {image}"));
@@ -562,6 +562,9 @@ fn every_command_leaves_an_ordinary_users_mount_where_it_is() {
         "zfs list -r z",
         "zfs get all z",
         "zfs mount",
+        "zfs upgrade",
+        "zfs upgrade -a",
+        "zfs wait z",
     ] {
         let outcome = user.run(line);
         assert_eq!(outcome.status, 0, "{line}: {outcome:?}");

@@ -1,6 +1,7 @@
 //! `zfs project`: projects of files are listed, checked, set and cleared through mounts.
 
 use crate::harness::{Outcome, outcome};
+use crate::ordinary::Ordinary;
 use crate::workshop::Workshop;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::collections::BTreeSet;
@@ -154,4 +155,20 @@ fn options_that_do_not_go_together_are_refused() {
     ] {
         assert_eq!(shop.refuse(line, 2), format!("{told}{usage}"), "{line}");
     }
+}
+
+/// Nobody but root mounts in a mount; an ordinary user's file systems are in one.
+#[test]
+fn file_systems_that_share_a_mount_are_left_alone() {
+    let user = Ordinary::new();
+    user.succeed("zfs create z/c");
+    user.shell("mkdir $M/d && echo own > $M/d/file && echo other > $M/c/file");
+    let root = user.path("m");
+    user.succeed(&format!("zfs project -p 5 -s -r {root}"));
+    let listed = user.succeed(&format!("zfs project -r {root}"));
+    let own = ["", "/d", "/d/file"].map(|below| format!("    5 P {root}{below}"));
+    assert_eq!(sorted(&listed, '\n'), own.iter().map(String::as_str).collect());
+    let other = user.succeed(&format!("zfs project {root}/c"));
+    assert_eq!(other, format!("    0 - {root}/c\n    0 - {root}/c/file\n"));
+    user.succeed("umount z");
 }
