@@ -5,6 +5,7 @@ use rzfs_dmu::intent_log::ChainEnd;
 use rzfs_dmu::txg::{BeginError, Stopped};
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::live::ChangeError;
+use rzfs_format::znode::ZplVersion;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
 use rzfs_zap::ZapError;
 
@@ -67,7 +68,8 @@ pub enum ZplError {
     /// The version of the file system is older than those that can be changed.
     #[error(
         "objset {objset}: file system version {version} can be read here, but not be changed: \
-         it has to be mounted read-only (-o ro)"
+         it has to be mounted read-only (-o ro){}",
+        or_upgraded(*version)
     )]
     OldVersion {
         /// The object set.
@@ -338,6 +340,12 @@ impl From<BeginError> for ZplError {
             BeginError::Suspended => Self::Suspended,
         }
     }
+}
+
+/// What else can be done with a file system of a version whose files can be changed once it is
+/// raised.
+fn or_upgraded(version: u64) -> &'static str {
+    if version == ZplVersion::USERSPACE.number() { ", or upgraded (zfs upgrade)" } else { "" }
 }
 
 impl ZplError {

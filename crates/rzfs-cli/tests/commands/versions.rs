@@ -53,8 +53,11 @@ fn versions_are_raised() {
     let shop = shop();
     let version = || shop.succeed("zfs get -Hpo value version tank/four tank/four@then");
     assert_eq!(version(), "4\n4\n");
+    let refused = shop.refuse("zfs mount tank/four", 1);
+    assert!(refused.ends_with("(-o ro), or upgraded (zfs upgrade)\n"), "{refused}");
     assert_eq!(shop.succeed("zfs upgrade tank/four"), "1 filesystems upgraded\n");
     assert_eq!(version(), "5\n4\n");
+    shop.succeed("zfs mount tank/four");
     let again = "0 filesystems upgraded\n1 filesystems already at this version\n";
     assert_eq!(shop.succeed("zfs upgrade -V 5 tank/four"), again);
     let all = shop.run("zfs upgrade -a");
