@@ -5,7 +5,7 @@
 
 use super::object::LiveObject;
 use crate::DmuError;
-use crate::tree::Tree;
+use crate::tree::{Tree, Visited, repeated};
 use rzfs_format::dnode::Dnode;
 use rzfs_format::{BlockId, BlockPointer};
 use std::ops::{ControlFlow, Range};
@@ -51,11 +51,12 @@ impl LiveObject {
 fn last_piece(tree: &Tree<'_>, range: &Range<BlockId>, most: u64) -> Result<Piece, DmuError> {
     let dnode: &Dnode = tree.dnode;
     let top = dnode.levels.saturating_sub(1);
-    let mut search = Search { tree, range: range.start.0..range.end.0, left: most.max(1) };
+    let (range, visited) = (range.start.0..range.end.0, Visited::default());
+    let mut search = Search { tree, range: range.clone(), left: most.max(1), visited };
     let pointers = tree.pointers(top, 0..dnode.pointers.len() as u64);
     let first = match search.walk(top, 0, pointers)? {
         ControlFlow::Break(first) => BlockId(first),
-        ControlFlow::Continue(()) => range.start,
+        ControlFlow::Continue(()) => BlockId(range.start),
     };
     Ok(Piece { first, blocks: most.max(1) - search.left })
 }
@@ -66,6 +67,7 @@ struct Search<'a> {
     range: Range<u64>,
     /// Blocks that the piece may still have.
     left: u64,
+    visited: Visited,
 }
 
 impl Search<'_> {
@@ -100,6 +102,9 @@ impl Search<'_> {
             }
             if level == 0 {
                 return Ok(ControlFlow::Break(block + 1));
+            }
+            if self.visited.is_repeated(&pointer, level, block) {
+                return Err(repeated(self.tree.bookmark(level, block)));
             }
             let found = self.tree.read(level, block, vec![Ok(pointer)]).pop().transpose()?;
             let Some(contents) = found.flatten() else { continue };

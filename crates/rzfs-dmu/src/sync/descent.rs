@@ -13,7 +13,7 @@
 //! ```
 
 use super::{DirtyTree, SyncContext, SyncError};
-use crate::tree::{AHEAD, Tree};
+use crate::tree::{AHEAD, Tree, Visited, repeated};
 use crate::write::HoleRequest;
 use crate::{Block, DmuError};
 use rzfs_format::BlockPointer;
@@ -26,7 +26,8 @@ pub(super) fn descend(
     context: &mut SyncContext<'_>,
     tree: &mut DirtyTree,
 ) -> Result<BTreeSet<u64>, SyncError> {
-    let mut descent = Descent { context, tree, groups: BTreeSet::new() };
+    let (groups, visited) = (BTreeSet::new(), Visited::default());
+    let mut descent = Descent { context, tree, groups, visited };
     if let Some(top) = descent.tree.old.levels.checked_sub(1).filter(|top| *top > 0) {
         let count = descent.tree.old.pointers.len() as u64;
         let pointers = descent.on_disk().pointers(top, 0..count);
@@ -54,6 +55,7 @@ struct Descent<'a, 'b> {
     context: &'a mut SyncContext<'b>,
     tree: &'a mut DirtyTree,
     groups: BTreeSet<u64>,
+    visited: Visited,
 }
 
 impl Descent<'_, '_> {
@@ -74,6 +76,11 @@ impl Descent<'_, '_> {
             match pointer {
                 Ok(pointer) if pointer.is_hole() => continue,
                 Ok(pointer) if frees || self.tree.has_new(level, block) => {
+                    if self.visited.is_repeated(&pointer, level, block) {
+                        stays(&repeated(self.tree.bookmark(level, block)));
+                        outcome.rest = Rest::Something;
+                        continue;
+                    }
                     if frees || level > 1 {
                         wanted.push((block, pointer));
                         continue;

@@ -2,7 +2,7 @@
 
 use super::{DirtyTree, SyncContext, SyncError};
 use crate::DmuError;
-use crate::tree::Tree;
+use crate::tree::{Tree, Visited, repeated};
 use rzfs_format::BlockPointer;
 
 /// Indirect blocks that are read together.
@@ -17,7 +17,7 @@ pub(crate) fn kill_object(
 ) -> Result<(), SyncError> {
     let top = tree.old.levels - 1;
     let pointers = tree.old.pointers.clone();
-    let found = kill_below(context, tree, top, 0, &pointers)?;
+    let found = kill_below(context, (tree, &mut Visited::default()), (top, 0), &pointers)?;
     if let Some(spill) = tree.old.spill {
         tree.kill(context, &spill);
     }
@@ -34,18 +34,25 @@ enum Completeness {
     Incomplete,
 }
 
-/// Kills the blocks of `level` from `first` on, given their pointers, and all below them.
+/// Kills the blocks of `level` from `first` on, given their pointers, and all below them: each indirect
+/// block in the first of its places.
 fn kill_below(
     context: &mut SyncContext<'_>,
-    tree: &mut DirtyTree,
-    level: u8,
-    first: u64,
+    (tree, visited): (&mut DirtyTree, &mut Visited),
+    (level, first): (u8, u64),
     pointers: &[BlockPointer],
 ) -> Result<Completeness, SyncError> {
     let shift = tree.old.pointers_shift();
     let mut found = Completeness::Complete;
     for (chunk, first) in pointers.chunks(AHEAD).zip((first..).step_by(AHEAD)) {
+        let mut chunk = chunk.to_vec();
         if level > 0 {
+            for (pointer, block) in chunk.iter_mut().zip(first..) {
+                if !pointer.is_hole() && visited.is_repeated(pointer, level, block) {
+                    found = leak(repeated(tree.bookmark(level, block)))?;
+                    *pointer = BlockPointer::HOLE;
+                }
+            }
             let wanted = chunk.iter().copied().map(Ok).collect();
             let parents = on_disk(tree, context).read(level, first, wanted);
             for (parent, block) in parents.into_iter().zip(first..) {
@@ -69,13 +76,13 @@ fn kill_below(
                         }
                     }
                 }
-                if kill_below(context, tree, level - 1, below, &known)? == Completeness::Incomplete
-                {
-                    found = Completeness::Incomplete;
+                let part = kill_below(context, (tree, visited), (level - 1, below), &known)?;
+                if part == Completeness::Incomplete {
+                    found = part;
                 }
             }
         }
-        for pointer in chunk {
+        for pointer in &chunk {
             tree.kill(context, pointer);
         }
     }

@@ -4,6 +4,7 @@
 mod gate;
 mod model;
 mod overtaken;
+mod repeated;
 mod sparse;
 mod world;
 mod zap;
@@ -18,7 +19,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockId, Level, ObjectId, ObjsetId};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use world::{World, WorldOptions};
+use world::{Lie, World, WorldOptions};
 
 const ORDINARY: WorldOptions = WorldOptions {
     id: ObjsetId(5),
@@ -112,7 +113,7 @@ fn next_to_pointers_that_are_damaged_blocks_can_be_written_and_freed() {
     }
     drop(tx);
     // 32 pointers in an indirect block.
-    world.sync_with_lie(Level(1), BlockId(1), 7);
+    world.sync_with_lie(Lie::Level { level: Level(1), block: BlockId(1), index: 7 });
     let damaged = BlockId(32 + 7);
     assert!(object.check_blocks(damaged..BlockId(damaged.0 + 1)).unwrap_err().is_damage());
     assert!(object.check_blocks(BlockId(0)..BlockId(70)).unwrap_err().is_damage());

@@ -220,6 +220,7 @@ pub(crate) fn check_structure(world: &World) {
     let mut seen = Seen::default();
     Traversal::parents_first(&world.pipeline, world.objset.id()).run(&root, &mut seen);
     assert!(seen.damage.is_empty(), "{:?}", seen.damage);
+    assert_eq!(world.accounts.lost, 0);
     let live: Vec<_> = world.accounts.live.values().copied().collect();
     let mut found = seen.pointers;
     found.sort_by_key(|pointer| pointer.dvas().next().unwrap().0);

@@ -97,6 +97,8 @@ impl DeviceWriter for Disk {
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     pub(crate) live: BTreeMap<[u64; 2], BlockPointer>,
+    /// Bytes that cannot be found because of damage.
+    pub(crate) lost: u64,
 }
 
 impl BlockAccounting for Accounts {
@@ -117,7 +119,7 @@ impl BlockAccounting for Accounts {
     }
 
     fn lost(&mut self, bytes: u64) {
-        panic!("nothing is damaged: {bytes} bytes");
+        self.lost += bytes;
     }
 }
 
@@ -133,29 +135,52 @@ impl SpaceOwner for Accounts {
     }
 }
 
-/// Damages pointers in the indirect blocks of files on their way to the device, which get right
-/// checksums nevertheless.
+/// Damages the indirect blocks of files on their way to the device, which get right checksums
+/// nevertheless.
 #[derive(Debug, Default)]
 struct PointerForger {
-    /// The indirect block, and the index of the pointer in it.
-    target: Mutex<Option<(Level, BlockId, usize)>>,
+    lie: Mutex<Option<Lie>>,
+}
+
+/// What is said otherwise than it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lie {
+    /// The level of a pointer, whose index this is, in an indirect block.
+    Level { level: Level, block: BlockId, index: usize },
+    /// The first pointer of each indirect block is in all places of it.
+    Repeated,
+    /// The same, but that there are only holes in those of level 1.
+    RepeatedHoles,
 }
 
 impl WriteInjector for PointerForger {
     fn inject(&self, bookmark: Bookmark, object_type: ObjectType, contents: Bytes) -> Bytes {
-        let target = *self.target.lock();
-        match target {
-            Some((level, block, index))
-                if object_type == ObjectType::PLAIN_FILE_CONTENTS
-                    && (bookmark.level, bookmark.block) == (level, block) =>
-            {
-                let mut contents = contents.to_vec();
-                // The byte that has the level.
-                contents[index * BlockPointer::SIZE + 55] ^= 0x11;
-                contents.into()
+        let is_of_file = object_type == ObjectType::PLAIN_FILE_CONTENTS;
+        let lie = self.lie.lock().filter(|_| is_of_file && bookmark.level.0 > 0);
+        let mut forged = contents.to_vec();
+        match lie {
+            None => {}
+            Some(Lie::Level { level, block, index }) => {
+                if (bookmark.level, bookmark.block) == (level, block) {
+                    // The byte that has the level.
+                    forged[index * BlockPointer::SIZE + 55] ^= 0x11;
+                }
             }
-            _ => contents,
+            Some(Lie::RepeatedHoles) if bookmark.level == Level(1) => {
+                // One of them was born some time: what is all zeros is not written.
+                forged.fill(0);
+                forged[80] = 1;
+            }
+            Some(Lie::Repeated | Lie::RepeatedHoles) => {
+                let pointers = contents.chunks_exact(BlockPointer::SIZE);
+                let first = pointers.clone().find(|one| one.iter().any(|byte| *byte != 0));
+                let mut first = first.unwrap().to_vec();
+                // As much below it as there can be.
+                first[88..96].copy_from_slice(&u64::MAX.to_le_bytes());
+                forged = first.repeat(pointers.len());
+            }
         }
+        forged.into()
     }
 }
 
@@ -254,11 +279,11 @@ impl World {
         txg.committed();
     }
 
-    /// Syncs the open group, and damages a pointer of an indirect block of files.
-    pub(crate) fn sync_with_lie(&mut self, level: Level, block: BlockId, index: usize) {
-        *self.forger.target.lock() = Some((level, block, index));
+    /// Syncs the open group, and damages indirect blocks of files.
+    pub(crate) fn sync_with_lie(&mut self, lie: Lie) {
+        *self.forger.lie.lock() = Some(lie);
         self.sync(1, |_, _| {});
-        *self.forger.target.lock() = None;
+        *self.forger.lie.lock() = None;
         self.pipeline.cache().clear();
     }
 
