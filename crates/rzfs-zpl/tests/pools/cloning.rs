@@ -6,6 +6,7 @@ use crate::{block, make, put};
 use rzfs_dsl::live::LiveOptions as PoolOptions;
 use rzfs_dsl::live::{Destruction, NewDataset, NewSnapshots};
 use rzfs_format::ObjectId;
+use rzfs_format::features::Feature;
 use rzfs_format::znode::Timestamp;
 use rzfs_proof::{ImagePool, Session};
 use rzfs_zap::ZapValue;
@@ -198,6 +199,50 @@ fn a_destroyed_dataset_leaves_what_others_share() {
     drop(other);
     session.export();
     world.judge();
+}
+
+/// What a file system that goes had may have become others' in the txg after: it is not freed before, also
+/// where nothing is destroyed in the background.
+#[test]
+fn what_is_copied_from_a_file_system_that_goes_is_whole() {
+    let world = ImagePool::new("A").without_feature(Feature::AsyncDestroy);
+    let session = world.create();
+    let (pool, other) = (&session.pool, dataset(&session, "made/b", &[]));
+    let mut copies = Vec::new();
+    for round in 0..ROUNDS {
+        let name = format!("made/a{round}");
+        let fs = dataset(&session, &name, &[]);
+        let file = write(&fs, "file", 8);
+        let expected = contents(&fs, file);
+        let target = make(&other, other.root(), &format!("copy{round}"), NewKind::Regular);
+        settle(&session);
+        // So much that it takes a while until a task has its turn.
+        write(&session.fs, &format!("large{round}"), 40);
+        let txg = pool.engine().open_txg();
+        std::thread::scope(|scope| {
+            let destroying = scope.spawn(|| pool.destroy_dataset(&name));
+            while pool.engine().open_txg() == txg {
+                std::thread::yield_now();
+            }
+            copy((&other, target, 0), (&fs, file, 0), 8 * RECORD).unwrap();
+            drop(fs);
+            if destroying.join().unwrap().is_err() {
+                pool.destroy_dataset(&name).unwrap();
+            }
+        });
+        copies.push((target, expected));
+    }
+    settle(&session);
+    drop(other);
+    session.export();
+    world.judge();
+    let session = world.open();
+    let other = reopen(&session, "made/b");
+    for (target, expected) in copies {
+        assert!(contents(&other, target) == expected);
+    }
+    drop(other);
+    session.export();
 }
 
 #[test]

@@ -8,14 +8,19 @@ use crate::{block, make, put};
 use rzfs_dsl::live::{LivePool, NewSnapshots};
 use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
+use rzfs_format::features::Feature;
+use rzfs_proof::ImagePool;
 use rzfs_zpl::live::{Caller, LiveFileSystem, LiveOptions, NewFile, NewKind, WriteAt};
 use rzfs_zpl::{DirCookie, FileSystem, FileSystemOptions, NameTarget, ZplError};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const ESTALE: i32 = 116;
+/// So long somebody writes without a pause.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 fn try_open(pool: &LivePool, name: &str) -> Result<Arc<LiveFileSystem>, ZplError> {
     let dataset = pool.dataset_tree().unwrap().open(name).unwrap();
@@ -236,4 +241,46 @@ fn write_something(fs: &LiveFileSystem, thread: u64, number: u64) -> Result<(), 
         fs.unlink(fs.root(), name.as_bytes())?;
     }
     Ok(())
+}
+
+/// What is to be gone may be of this very txg, and has to be found where nothing is destroyed in the
+/// background.
+#[test]
+fn who_writes_all_the_time_does_not_put_it_off() {
+    let sharing = vec![Feature::AsyncDestroy];
+    let plain = vec![Feature::AsyncDestroy, Feature::BlockCloning];
+    for without in [vec![], plain, sharing] {
+        let world = ImagePool::new("A");
+        let world = without.into_iter().fold(world, ImagePool::without_feature);
+        let session = world.create();
+        let (pool, root) = (&session.pool, session.fs.root());
+        let names = ["a", "b", "c", "d"];
+        let files = names.map(|name| make(&session.fs, root, name, NewKind::Regular));
+        files.map(|file| put(&session.fs, file, 0, b"before"));
+        let names = vec!["made@s".to_owned()];
+        pool.take_snapshots(&NewSnapshots { names, ..NewSnapshots::default() }).unwrap();
+        let (is_over, start) = (AtomicBool::new(false), Instant::now());
+        let in_time = std::thread::scope(|scope| {
+            for file in files {
+                let (fs, is_over) = (&session.fs, &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
+                        // It is stale in the end.
+                        let at = WriteAt::Offset(0);
+                        let _ = fs.write(file, at, b"and more", Caller::SUPERUSER);
+                    }
+                });
+            }
+            pool.roll_back("made@s").unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            start.elapsed() < PATIENCE
+        });
+        assert!(in_time);
+        let fs = open(pool, "made");
+        let sizes = files.map(|file| fs.attributes(file).unwrap().size);
+        assert_eq!(sizes, ["before".len() as u64; 4]);
+        drop(fs);
+        session.export();
+        world.judge();
+    }
 }

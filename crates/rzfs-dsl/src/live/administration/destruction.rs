@@ -14,6 +14,7 @@ use crate::live::error::UnlessDamaged;
 use crate::live::space::bptree::{self, DestroyedList};
 use crate::live::space::limits::SpaceTier;
 use crate::mos::bookmarks;
+use crate::mos::bpobj;
 use crate::mos::deadlist;
 use crate::mos::extensible::{field, is_extended};
 use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY, error_log, number_key};
@@ -21,10 +22,15 @@ use rzfs_dmu::Objset;
 use rzfs_dmu::intent_log::owned_blocks;
 use rzfs_dmu::live::Transaction;
 use rzfs_format::bookmark::BookmarkRecord;
+use rzfs_format::bpobj::ListMark;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::features::Feature;
 use rzfs_format::property::PoolProperty;
 use rzfs_format::{BlockPointer, FormatError, ObjectId, ObjsetId, Txg};
+use std::cell::RefCell;
+
+/// Blocks that are put on a list together.
+const BATCH: usize = 4096;
 
 /// The field of a dataset's object with the blocks that moved with a removed vdev.
 pub(super) const REMAPPED: &str = "com.delphix:remap_deadlist";
@@ -222,8 +228,9 @@ impl TaskContext<'_> {
         self.free_tree(place.dir, (head.root, birth), sums)
     }
 
-    /// Frees the blocks of a directory that are below a root and were born after a txg; or has them
-    /// freed in the background, from the next txg on, and `sums` charged to what is freed there.
+    /// Frees the blocks of a directory that are below a root and were born after a txg; or, where there
+    /// is a background or files may share blocks, has them freed from the next txg on, and `sums` charged
+    /// to what is freed there.
     pub(super) fn free_tree(
         &mut self,
         dir: ObjectId,
@@ -231,6 +238,11 @@ impl TaskContext<'_> {
         sums: SpaceDelta,
     ) -> Result<(), TaskError> {
         if !self.state.features.is_enabled(Feature::AsyncDestroy) {
+            if let Some(list) = self.list_of_next_txg() {
+                self.hand_to_freer(dir, sums)?;
+                let put_off = self.put_off(list, blocks);
+                return Ok(put_off.unless_damaged(left_behind).map(drop)?);
+            }
             let pipeline = self.mos.objset().pipeline();
             let free = |pointer: &_| self.free(pointer);
             let sums = bptree::free_all(pipeline, blocks, (self.deflation(), &free))?;
@@ -242,6 +254,34 @@ impl TaskContext<'_> {
         let list = &mut state.frees.destroyed;
         let added = DestroyedList::add(list, &mos, &mut state.features, blocks, sums);
         Ok(added.unless_damaged(left_behind).map(drop)?)
+    }
+
+    /// The list for blocks that are not freed before the next txg, as transactions that are open may let
+    /// files share them; `None`: they may be freed at once.
+    pub(super) fn list_of_next_txg(&mut self) -> Option<ObjectId> {
+        let is_shared = self.state.features.is_enabled(Feature::BlockCloning);
+        if is_shared { self.state.frees.background() } else { None }
+    }
+
+    /// Puts all blocks below a root that were born after a txg on a list.
+    fn put_off(&self, list: ObjectId, blocks: (BlockPointer, Txg)) -> Result<(), LiveError> {
+        let (mos, deflation) = (self.mos, self.deflation());
+        let waiting = RefCell::new(Vec::with_capacity(BATCH));
+        let append = |pointers: &mut Vec<BlockPointer>| {
+            if pointers.is_empty() {
+                return Ok(());
+            }
+            bpobj::append(&mos, list, (pointers, ListMark::Allocated), deflation)?;
+            pointers.clear();
+            Ok(())
+        };
+        let put = |pointer: &BlockPointer| {
+            let mut waiting = waiting.borrow_mut();
+            waiting.push(*pointer);
+            if waiting.len() < BATCH { Ok(()) } else { append(&mut waiting) }
+        };
+        bptree::free_all(mos.objset().pipeline(), blocks, (deflation, &put))?;
+        append(&mut waiting.into_inner())
     }
 
     /// Charges the directory of what is to be freed instead of a dataset's own.

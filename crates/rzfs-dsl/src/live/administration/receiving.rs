@@ -568,8 +568,7 @@ impl TaskContext<'_> {
         let is_written = exchange.received.1.root.logical_birth() < txg
             && exchange.target.1.previous_snapshot_txg < txg
             && !self.pool.heads.has_busy_log(exchange.received.0.head, txg);
-        let is_readable = exchange.target.1.root.logical_birth() < txg;
-        if !is_written || !is_readable && !self.state.features.is_enabled(Feature::AsyncDestroy) {
+        if !is_written {
             return Ok(Outcome::Later);
         }
         if !self.pool.heads.retire(exchange.received.0.head) {

@@ -56,11 +56,6 @@ impl TaskContext<'_> {
             // Later passes of this txg would write the head's root over the snapshot's.
             return Ok(Outcome::Later);
         }
-        let is_readable = head.root.logical_birth() < txg;
-        if !is_readable && !self.state.features.is_enabled(Feature::AsyncDestroy) {
-            // What was written in this txg is not on the devices yet, and has to be walked through.
-            return Ok(Outcome::Later);
-        }
         let contents = self.check(|this| {
             let (pipeline, key) = (this.mos.objset().pipeline(), open.objset().key().cloned());
             let objset = Objset::open(pipeline, ObjsetId(place.head.get()), &snapshot.root, key);
@@ -113,11 +108,6 @@ impl TaskContext<'_> {
             }
         }
         self.refuse_remap_deadlist(&place.name, place.head)?;
-        let shares_blocks = self.state.features.is_enabled(Feature::BlockCloning);
-        if shares_blocks && !self.state.features.is_enabled(Feature::AsyncDestroy) {
-            let what = "what shares blocks and is freed at once";
-            return Err(ChangeError::Unsupported { name: name.to_owned(), what }.into());
-        }
         let refquota = self.own_number(place.dir, DatasetProperty::RefQuota)?;
         if refquota != 0 && snapshot.referenced > refquota {
             return Err(ChangeError::Quota { name: name.to_owned() }.into());

@@ -137,7 +137,8 @@ enum Progress {
     More,
 }
 
-/// Frees all blocks below `root` that were born after `birth`, at once; answers with their sums.
+/// Has `free` take all blocks below `root` that were born after `birth`, at once; answers with their
+/// sums.
 pub(crate) fn free_all(
     pipeline: &BlockPipeline,
     (root, birth): (BlockPointer, Txg),

@@ -17,7 +17,7 @@ use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
 use crate::mos::extensible::check_fields;
 use crate::mos::pointer_list::PointerList;
-use crate::mos::{MosSource, bookmarks, deadlist, names, number_key};
+use crate::mos::{MosSource, bookmarks, bpobj, deadlist, names, number_key};
 use rzfs_dmu::live::Transaction;
 use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_format::bpobj::ListMark;
@@ -247,14 +247,15 @@ impl TaskContext<'_> {
         let mos = self.mos;
         let since = chain.snapshot.previous_snapshot_txg;
         let is_after_branch = chain.is_after_branch();
-        let (mut freed, mut kept) = (SpaceDelta::default(), Vec::<BlockPointer>::new());
+        let mut freed = SpaceDelta::default();
+        let (mut dead, mut kept) = (Vec::<BlockPointer>::new(), Vec::<BlockPointer>::new());
         for part in PointerList::with_sublists(mos.object(list)?) {
             for pointer in part.map_err(LiveError::from)?.entries_from(0) {
                 let pointer = pointer.map_err(LiveError::from)?;
                 let delta = self.deflation().of(&pointer);
                 if pointer.logical_birth() > since {
                     freed += delta;
-                    self.free(&pointer)?;
+                    dead.push(pointer);
                     continue;
                 }
                 if !is_after_branch
@@ -266,8 +267,18 @@ impl TaskContext<'_> {
                 kept.push(pointer);
             }
         }
-        let kept = (&*kept, ListMark::Allocated);
         let deflation = self.deflation();
+        if let Some(put_off) = self.list_of_next_txg().filter(|_| !dead.is_empty()) {
+            let appended = bpobj::append(&mos, put_off, (&dead, ListMark::Allocated), deflation);
+            appended.unless_damaged(left_behind)?;
+            if let Some(free_dir) = self.state.frees.free_dir() {
+                let charged = self.state.dirs.charge(&mos, free_dir, SpaceClass::Head, freed);
+                charged.unless_damaged(left_behind)?;
+            }
+        } else {
+            dead.iter().try_for_each(|pointer| self.free(pointer))?;
+        }
+        let kept = (&*kept, ListMark::Allocated);
         deadlist::insert(&mos, &mut self.state.features, own, kept, deflation)?;
         deadlist::destroy(&mos, &mut self.state.features, list)?;
         chain.next.1.deadlist = Some(own);
