@@ -3,6 +3,7 @@
 
 #![expect(clippy::result_large_err, reason = "errors of rzfs-zpl are handed on as they are")]
 
+use crate::cloning::dataset;
 use crate::golden::Copy;
 use crate::{block, make, put};
 use rzfs_dsl::live::{LivePool, NewSnapshots};
@@ -283,4 +284,33 @@ fn who_writes_all_the_time_does_not_put_it_off() {
         session.export();
         world.judge();
     }
+}
+
+/// Who has a file system open keeps it, and says so, also if something of it is written all the time.
+#[test]
+fn what_is_in_use_is_not_destroyed() {
+    let world = ImagePool::new("A");
+    let session = world.create();
+    let fs = dataset(&session, "made/a", &[]);
+    let files = ["a", "b", "c", "d"].map(|name| make(&fs, fs.root(), name, NewKind::Regular));
+    let (is_over, start) = (AtomicBool::new(false), Instant::now());
+    let refused = std::thread::scope(|scope| {
+        for file in files {
+            let (fs, is_over) = (&fs, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
+                    put(fs, file, 0, b"more");
+                }
+            });
+        }
+        let refused = session.pool.destroy_dataset("made/a");
+        is_over.store(true, Ordering::Relaxed);
+        refused
+    });
+    assert_eq!(refused.unwrap_err().errno(), 16);
+    assert!(start.elapsed() < PATIENCE);
+    drop(fs);
+    session.pool.destroy_dataset("made/a").unwrap();
+    session.export();
+    world.judge();
 }

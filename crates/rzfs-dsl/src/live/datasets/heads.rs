@@ -209,6 +209,11 @@ impl Heads {
         self.heads.lock().open.get(&id).is_some_and(|dataset| dataset.has_busy_log(txg))
     }
 
+    /// Whether somebody has a head open.
+    pub(crate) fn is_used(&self, id: ObjectId) -> bool {
+        self.heads.lock().open.get(&id).is_some_and(LiveDataset::is_used)
+    }
+
     /// Takes a head away that is to be destroyed, unless somebody has it.
     pub(crate) fn retire(&self, id: ObjectId) -> bool {
         let mut heads = self.heads.lock();

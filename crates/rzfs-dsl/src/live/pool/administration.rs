@@ -1,12 +1,14 @@
 //! What administrators ask a running pool for. A change is on disk when a method returns.
 
 use super::LivePool;
+use crate::dataset::Dataset;
 use crate::live::administration::{
     Destruction, Inherit, KeyChange, NewBookmark, NewClone, NewDataset, NewSnapshots, Outcome,
     PropertyRecord, PruneLimit, ReceivedProperties, prune_dedup, unload_key,
 };
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::head::LiveDataset;
+use crate::live::datasets::heads::SYNCS_TO_CLOSE;
 use crate::live::devices::growth::AddedVdevs;
 use rzfs_format::Guid;
 use rzfs_format::features::Feature;
@@ -48,11 +50,17 @@ impl LivePool {
     /// # Errors
     /// [`ChangeError`]: there is no such dataset, it is in use, or it has children or snapshots.
     pub fn destroy_dataset(&self, name: &str) -> Result<(), ChangeError> {
+        let mut attempts = 0;
         loop {
-            let name = name.to_owned();
-            match self.tasks.administer(move |context| context.destroy_dataset(&name))? {
+            let of_task = name.to_owned();
+            match self.tasks.administer(move |context| context.destroy_dataset(&of_task))? {
                 Outcome::Done => return Ok(()),
-                Outcome::Later => {}
+                Outcome::Later => attempts += 1,
+            }
+            // Whoever has it may write to it in every txg.
+            let is_used = |dataset: Dataset| self.heads.is_used(dataset.object());
+            if attempts > SYNCS_TO_CLOSE && is_used(self.dataset_tree()?.open(name)?) {
+                return Err(ChangeError::Busy { name: name.to_owned() });
             }
         }
     }
