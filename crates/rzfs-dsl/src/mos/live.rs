@@ -225,6 +225,28 @@ impl<'a> MosTx<'a> {
         self.destroy(id).unless_damaged(warn).map(drop)
     }
 
+    /// Frees an object that a record names as one of its own; one that is damaged, or of another type
+    /// than those are, is leaked: it may be somebody else's.
+    pub(crate) fn destroy_own_or_leak(
+        &self,
+        id: ObjectId,
+        object_type: ObjectType,
+    ) -> Result<(), LiveError> {
+        let check = || {
+            let object = self.object(id)?;
+            let found = object.object_type()?;
+            match found == object_type {
+                true => Ok(()),
+                false => Err(LiveError::from(object.is_not(found, object_type.name()))),
+            }
+        };
+        let warn = |error: &LiveError| tracing::warn!(%error, object = %id, "an object is leaked");
+        match check().unless_damaged(warn)? {
+            Some(()) => self.destroy_or_leak(id),
+            None => Ok(()),
+        }
+    }
+
     /// Lets `change` work on a ZAP in this pass.
     fn edit<T>(
         &self,

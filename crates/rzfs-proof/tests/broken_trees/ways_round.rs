@@ -151,3 +151,23 @@ fn a_snapshot_of_another_file_system_is_not_destroyed_by_that_name() {
     goes_on(live);
     rig.read().unwrap().datasets().open("g01@s2").unwrap();
 }
+
+/// What is said to be a table of a file system, and is something of the pool, does not go with it.
+#[test]
+fn what_a_record_names_and_is_none_of_its_tables_stays() {
+    let Some(rig) = with_snapshots() else { return };
+    let pool = rig.open_pool().unwrap();
+    pool.take_snapshots(&snapshot_called("g01/sa@new")).unwrap();
+    let new = NewClone { origin: "g01/sa@new".to_owned(), properties: Vec::new() };
+    pool.clone_snapshot("g01/another", &new).unwrap();
+    pool.export().unwrap();
+    let pool = rig.read().unwrap();
+    let root = pool.datasets().root().unwrap().directory_object();
+    let clone = pool.datasets().open("g01/another").unwrap().directory_object();
+    // Where the table of its clones is.
+    let live = Forger::default().bonus(clone, 0x90, &[root.get()]).open(&rig);
+    live.destroy_dataset("g01/another").unwrap();
+    goes_on(live);
+    let tree = rig.read().unwrap();
+    assert_eq!(tree.datasets().root().unwrap().directory_object(), root);
+}

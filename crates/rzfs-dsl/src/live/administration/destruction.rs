@@ -25,6 +25,7 @@ use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_format::bpobj::ListMark;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::features::Feature;
+use rzfs_format::object_type::ObjectType;
 use rzfs_format::property::PoolProperty;
 use rzfs_format::{BlockPointer, FormatError, ObjectId, ObjsetId, Txg};
 use std::cell::RefCell;
@@ -302,7 +303,7 @@ impl TaskContext<'_> {
         let mos = self.mos;
         self.destroy_bookmarks(place.head).unless_damaged(left_behind)?;
         if let Some(names) = head.snapshot_names {
-            mos.destroy_or_leak(names)?;
+            mos.destroy_own_or_leak(names, ObjectType::DSL_DS_SNAP_MAP)?;
         }
         let forgotten = error_log::forget(&self.mos, &self.state.features, place.head);
         forgotten.unless_damaged(left_behind)?;
@@ -344,7 +345,7 @@ impl TaskContext<'_> {
             }
             self.free_redaction(&record)?;
         }
-        mos.destroy_or_leak(zap)?;
+        mos.destroy_own_or_leak(zap, ObjectType::ZAP_METADATA)?;
         Ok(self.state.features.add(&mos, Feature::Bookmarks, -1)?)
     }
 
@@ -357,7 +358,7 @@ impl TaskContext<'_> {
         if has_spill.map_err(LiveError::from)? == Some(true) {
             self.state.features.add(&mos, Feature::RedactionListSpill, -1)?;
         }
-        mos.destroy_or_leak(list)?;
+        mos.destroy_own_or_leak(list, ObjectType::UINT64_METADATA)?;
         Ok(self.state.features.add(&mos, Feature::RedactionBookmarks, -1)?)
     }
 
@@ -379,13 +380,18 @@ impl TaskContext<'_> {
             let entries = mos.entries(delegations).unless_damaged(left_behind)?;
             for entry in entries.unwrap_or_default() {
                 if let Some(object) = entry.value.first_u64().and_then(|n| ObjectId(n).non_zero()) {
-                    mos.destroy_or_leak(object)?;
+                    mos.destroy_own_or_leak(object, ObjectType::DSL_PERMS)?;
                 }
             }
-            mos.destroy_or_leak(delegations)?;
+            mos.destroy_own_or_leak(delegations, ObjectType::DSL_PERMS)?;
         }
-        for zap in [dir.children, dir.properties, dir.clones].into_iter().flatten() {
-            mos.destroy_or_leak(zap)?;
+        let tables = [
+            (dir.children, ObjectType::DSL_DIR_CHILD_MAP),
+            (dir.properties, ObjectType::DSL_PROPS),
+            (dir.clones, ObjectType::DSL_CLONES),
+        ];
+        for (table, object_type) in tables {
+            table.map_or(Ok(()), |table| mos.destroy_own_or_leak(table, object_type))?;
         }
         if let Some(parent) = dir.parent
             && let Some(children) = self.dir(parent)?.children

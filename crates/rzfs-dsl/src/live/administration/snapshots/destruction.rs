@@ -22,6 +22,7 @@ use rzfs_dmu::live::Transaction;
 use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_format::bpobj::ListMark;
 use rzfs_format::dsl::DslDataset;
+use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, FormatError, ObjectId, Txg};
 use rzfs_zap::{IntegerSize, ZapValue};
 use std::collections::BTreeSet;
@@ -168,8 +169,14 @@ impl TaskContext<'_> {
         self.add_to_counts(Some(dir), Counted::Snapshots, -1)?;
         self.note_change(dir)?;
         self.leave_pool(id).unless_damaged(left_behind)?;
-        let zaps = [snapshot.next_clones, snapshot.properties, snapshot.user_references];
-        zaps.into_iter().flatten().try_for_each(|zap| mos.destroy_or_leak(zap))?;
+        let tables = [
+            (snapshot.next_clones, ObjectType::NEXT_CLONES),
+            (snapshot.properties, ObjectType::DSL_PROPS),
+            (snapshot.user_references, ObjectType::USERREFS),
+        ];
+        for (table, object_type) in tables {
+            table.map_or(Ok(()), |table| mos.destroy_own_or_leak(table, object_type))?;
+        }
         self.destroy_extended(id)
     }
 
