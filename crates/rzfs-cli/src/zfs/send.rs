@@ -50,6 +50,7 @@ const GRAMMAR: Grammar = Grammar {
         ("props", 'p'),
         ("raw", 'w'),
         ("replicate", 'R'),
+        ("resume", 't'),
         ("saved", 'S'),
         ("skip-missing", 's'),
         ("verbose", 'v'),
@@ -86,6 +87,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let (mut from, mut steps) = (None, Steps::One);
     for word in &words {
         let Word::Option(letter @ ('i' | 'I'), source) = word else { continue };
+        if from.is_some() {
+            return Err(Failure::Usage("there is more than one incremental source".to_owned()));
+        }
         from = Some(source_of(head, source));
         steps = if *letter == 'I' { Steps::Each } else { Steps::One };
     }

@@ -117,7 +117,10 @@ fn check_inheritable(name: &str, received: bool) -> Outcome {
         | DatasetProperty::RefQuota
         | DatasetProperty::Reservation
         | DatasetProperty::RefReservation => {
-            format!("{message}\nuse 'zfs set {name}=none' to clear")
+            format!(
+                "{message}\nuse 'zfs set {name}=none' to clear\n\
+                 use 'zfs inherit -S {name}' to revert to received value"
+            )
         }
         _ => message,
     }))

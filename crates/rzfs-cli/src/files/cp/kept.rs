@@ -91,15 +91,18 @@ pub(super) fn keep(
 /// Name and value of an extended attribute.
 type Xattr = (Vec<u8>, Vec<u8>);
 
-/// The extended attributes that this user may set.
+/// The extended attributes that this user may set, in the order in which that can be done: a list of
+/// access rights can take the owner the right to set others.
 fn xattrs(node: &FileNode, is_root: bool) -> Result<Vec<Xattr>, FileError> {
     let may_set = |name: &Vec<u8>| match Namespace::of(name) {
         Some(Namespace::User | Namespace::PosixAcl) => true,
         Some(Namespace::Trusted | Namespace::Security) => is_root,
         None => false,
     };
-    let names = node.xattr_names()?.into_iter().filter(may_set);
+    let mut names: Vec<_> = node.xattr_names()?.into_iter().filter(may_set).collect();
+    names.sort_by_key(|name| Namespace::of(name) == Some(Namespace::PosixAcl));
     names
+        .into_iter()
         .map(|name| {
             let value = node.xattr(&name)?;
             Ok((name, value))
