@@ -160,12 +160,13 @@ impl WriteInjector for PointerForger {
         let mut forged = contents.to_vec();
         match lie {
             None => {}
-            Some(Lie::Level { level, block, index }) => {
-                if (bookmark.level, bookmark.block) == (level, block) {
-                    // The byte that has the level.
-                    forged[index * BlockPointer::SIZE + 55] ^= 0x11;
-                }
+            Some(Lie::Level { level, block, index })
+                if (bookmark.level, bookmark.block) == (level, block) =>
+            {
+                // The byte that has the level.
+                forged[index * BlockPointer::SIZE + 55] ^= 0x11;
             }
+            Some(Lie::Level { .. }) => {}
             Some(Lie::RepeatedHoles) if bookmark.level == Level(1) => {
                 // One of them was born some time: what is all zeros is not written.
                 forged.fill(0);
