@@ -241,6 +241,33 @@ fn children_come_and_go_while_their_parent_is_in_use() {
     user.succeed("umount z");
 }
 
+/// A directory keeps its number for what is mounted on it, also when a file is closed that had that number
+/// in contents that are gone.
+#[test]
+fn what_is_mounted_on_a_directory_stays_when_what_had_its_number_is_closed() {
+    let user = Ordinary::new();
+    user.succeed("zfs snapshot z@then");
+    user.shell("for n in 1 2 3 4; do echo old > $M/old$n; done");
+    let old = "exec 3<$M/old1 4<$M/old2 5<$M/old3 6<$M/old4";
+    let holding = Staying::new(&user, old, "true");
+    user.succeed("zfs rollback z@then");
+    user.shell("mkdir $M/one $M/two $M/three");
+    for name in ["one", "two", "three"] {
+        user.succeed(&format!("zfs create z/{name}"));
+        user.shell(&format!("echo in > $M/{name}/file"));
+    }
+    let all = "cd $M/one && exec 3<$M/two/file 4<$M/three/file";
+    let inside = Staying::new(&user, all, "cat file");
+    holding.go_on();
+    for name in ["one", "two", "three"] {
+        // The kernel forgets the name for that, and looks it up anew.
+        assert_eq!(user.run(&format!("zfs unmount z/{name}")).status, 1);
+        assert_eq!(user.shell(&format!("cat $M/{name}/file")), "in\n", "{name}");
+    }
+    assert_eq!(inside.go_on(), ["in"]);
+    user.succeed("umount z");
+}
+
 #[test]
 fn a_child_keeps_the_directories_that_lead_to_it() {
     let user = Ordinary::new();

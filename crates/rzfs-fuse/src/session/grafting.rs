@@ -85,16 +85,21 @@ impl Session {
                 return Err(Errno::ENOTEMPTY);
             }
             let name = relative.file_name().unwrap_or_default().to_owned();
-            let parent = self.grafts.outer(within, parent).ok_or(Errno::ENFILE)?;
+            let (inner, parent) = (parent, self.grafts.outer(within, parent));
+            let parent = parent.ok_or(Errno::ENFILE)?;
             let entrance = (parent, name.clone());
-            let index = self.grafts.insert((within, directory), entrance, adapter);
-            let index = index.ok_or(Errno::EBUSY)?;
+            // It stays known, as its number is the place: the kernel gets to know what stands for it.
+            let directory = outer.look_up(inner, name.as_bytes())?.attributes.ino;
+            let Some(index) = self.grafts.insert((within, directory), entrance, adapter) else {
+                outer.forget(directory, 1);
+                return Err(Errno::EBUSY);
+            };
             let changed = way.new.clone().and_then(|new| self.entrance_of(within, &outer, new));
-            Ok((index, changed.unwrap_or((parent, name))))
+            Ok((index, directory, changed.unwrap_or((parent, name))))
         };
         match graft() {
-            Ok((file_system, changed)) => {
-                places.push(Placed { path, file_system, within, way });
+            Ok((file_system, directory, changed)) => {
+                places.push(Placed { path, file_system, within, directory, way });
                 Ok(changed)
             }
             Err(error) => {
@@ -166,6 +171,7 @@ impl Session {
     fn give_up_place(&self, placed: &Placed) -> Option<GraftPoint> {
         self.places.lock().retain(|one| one.path != placed.path);
         let outer = self.file_system(placed.within).ok()?;
+        outer.forget(placed.directory, 1);
         let gone = outer.take_way(&placed.way)?;
         self.entrance_of(placed.within, &outer, gone)
     }
@@ -332,6 +338,7 @@ mod tests {
             path: path.into(),
             file_system: index + 1,
             within: 0,
+            directory: INodeNo::ROOT,
             way: MountPath::default(),
         };
         let places: Vec<_> = ["a", "b", "a/b/c"].into_iter().enumerate().map(placed).collect();

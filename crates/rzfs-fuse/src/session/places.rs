@@ -2,6 +2,7 @@
 
 use crate::grafts::GraftPoint;
 use crate::mount_points::MountPath;
+use fuser::INodeNo;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,8 @@ pub(super) struct Placed {
     pub(super) file_system: usize,
     /// The file system that it is in.
     pub(super) within: usize,
+    /// The directory of that one for which it stands, and which is known there as long as it does.
+    pub(super) directory: INodeNo,
     /// What was made for it there.
     pub(super) way: MountPath,
 }
