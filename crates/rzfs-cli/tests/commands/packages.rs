@@ -620,6 +620,41 @@ fn what_others_set_while_something_is_received_stays_if_it_breaks_off() {
     exported_and_judged(&shop);
 }
 
+/// What a package says of a snapshot is said of the one that comes of it, whatever its target is called by
+/// then.
+#[test]
+fn a_target_that_is_renamed_while_it_receives_gets_all_of_it() {
+    let shop = pools();
+    let large = "words and words ".repeat(200_000);
+    fs::write(shop.rzfs.path("root").join("from/a/large"), large).unwrap();
+    shop.succeed("zfs set refquota=80M from/a");
+    shop.succeed("zfs snapshot -o a:b=theirs from/a@1");
+    shop.succeed("zfs hold kept from/a@1");
+    let mut stream = sent(&shop, "-h -p from/a@1");
+    let mut whole = Vec::new();
+    stream.read_to_end(&mut whole).unwrap();
+    let (half, rest) = whole.split_at(whole.len() / 2);
+    let mut receive = command(&shop, "zfs receive -v tank/a");
+    receive.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut receive = receive.spawn().unwrap();
+    receive.stdin.as_mut().unwrap().write_all(half).unwrap();
+    receive.stdout.as_mut().unwrap().read_exact(&mut [0; 10]).unwrap();
+    while shop.run("zfs rename tank/a tank/b").status != 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    shop.succeed("zfs create tank/a");
+    shop.succeed("zfs snapshot tank/a@1");
+    receive.stdin.take().unwrap().write_all(rest).unwrap();
+    let output = receive.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let values = |of: &str| shop.succeed(&format!("zfs get -Hpo value a:b,userrefs {of}"));
+    assert_eq!([values("tank/a@1"), values("tank/b@1")], ["-\n0\n", "theirs\n1\n"]);
+    let quotas = shop.succeed("zfs get -Hpo value refquota tank/a tank/b");
+    assert_eq!(quotas, "0\n83886080\n");
+    shop.succeed("zfs release kept tank/b@1");
+    exported_and_judged(&shop);
+}
+
 /// A tree of OpenZFS that was received is sent as the package that it came in.
 #[test]
 fn a_golden_tree_is_sent_again_as_it_came() {

@@ -317,10 +317,10 @@ impl Arrival<'_> {
         let target = arrived.target().map_err(|_| cannot("destination was destroyed meanwhile"))?;
         let mut change = Arriving { arrived: Some(arrived), brings, target: &target };
         let exchanged = exchange(open, &mut table, &target, &mut change);
-        drop(table);
         let (received, complaints) = match exchanged {
             Ok(exchanged) => exchanged,
             Err(refusal) => {
+                drop(table);
                 take_back(open, &changed);
                 return Err(refusal);
             }
@@ -331,8 +331,11 @@ impl Arrival<'_> {
         }
         let mut warnings = warnings(&target, refused);
         if let Some(told) = told {
-            warnings.extend(give_snapshot(pool, &received.snapshot, &told, request));
+            // It was called otherwise when it began to come.
+            let last = received.snapshot.split('@').next_back().unwrap_or_default();
+            warnings.extend(give_snapshot(pool, &format!("{target}@{last}"), &told, request));
         }
+        drop(table);
         let new = match is_new && !request.leave_unmounted {
             true => made.into_iter().chain([target]).collect(),
             false => BTreeSet::new(),
