@@ -1,10 +1,11 @@
 //! Damaged blocks that somebody wants to read are in the pool's error log from the next txg on.
 
 use rzfs_dsl::Pool;
+use rzfs_dsl::live::NewSnapshots;
 use rzfs_dsl::pool::{ErrorLog, ErrorLogEntry};
 use rzfs_format::features::Feature;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, Level};
+use rzfs_format::{BlockId, BlockPointer, Level, ObjsetId};
 use rzfs_proof::{
     FeatureSet, Files, OpenPool, PoolFiles, Settings, Shape, names, read_dataset, walk,
 };
@@ -116,4 +117,21 @@ fn what_is_whole_is_not_in_the_error_log() {
     fs.read_segments(object, 0, 100_000).unwrap();
     open.export().unwrap();
     assert_eq!(world.read().errors().unwrap(), []);
+}
+
+#[test]
+fn errors_in_what_changes_hands_are_those_of_its_new_head() {
+    let world = World::new(FeatureSet::Default);
+    let (bookmark, pointer) = world.damaged();
+    assert_eq!(world.errors_after_reading().len(), 1);
+    let mut open = world.open();
+    let names = vec!["single/fs@s".to_owned()];
+    open.pool.take_snapshots(&NewSnapshots { names, ..NewSnapshots::default() }).unwrap();
+    open.clone_snapshot("single/fs@s", "single/clone").unwrap();
+    open.pool.promote("single/clone").unwrap();
+    open.export().unwrap();
+    let pool = world.read();
+    let clone = pool.datasets().open("single/clone").unwrap();
+    let bookmark = Bookmark { objset: ObjsetId(clone.object().get()), ..bookmark };
+    assert_eq!(pool.errors().unwrap(), [entry(bookmark, Some(&pointer))]);
 }

@@ -165,6 +165,37 @@ pub(crate) fn forget(
     Ok(())
 }
 
+/// Has damaged blocks of a head be those of another one, which takes over what was born up to a txg.
+pub(crate) fn hand_over(
+    mos: &MosTx<'_>,
+    features: &Features,
+    (from, to): (ObjectId, ObjectId),
+    up_to: Txg,
+) -> Result<(), LiveError> {
+    if !features.is_active(Feature::HeadErrorLog) {
+        return Ok(());
+    }
+    for log in ErrorLog::ALL {
+        let Some(log) = mos.object_of(DIRECTORY, log.name())? else { continue };
+        let Some(blocks) = mos.object_of(log, &number_key(from.get()))? else { continue };
+        for entry in mos.entries(blocks)? {
+            let key = entry.key.as_name().and_then(|key| std::str::from_utf8(key).ok());
+            let Some(key) = key.filter(|key| born_in(key).is_some_and(|txg| txg <= up_to)) else {
+                continue;
+            };
+            insert(mos, zap_of(mos, log, &number_key(to.get()))?, key)?;
+            mos.remove(blocks, key)?;
+        }
+    }
+    Ok(())
+}
+
+/// When the block was born that a key of a head's log names.
+fn born_in(key: &str) -> Option<Txg> {
+    let [_, _, _, birth] = numbers(key.as_bytes())?;
+    Some(Txg(birth))
+}
+
 /// Has logs from before `head_errlog` name heads and births, as they do from now on. Blocks that
 /// are not to be found any more are left out.
 pub(crate) fn convert(mos: &MosTx<'_>, features: &Features) -> Result<(), LiveError> {

@@ -1,6 +1,7 @@
 //! Snapshots, clones, bookmarks and holds: many random operations against a model, judged by our own
 //! checks, by OpenZFS's zdb, and by what every dataset holds.
 
+use crate::cloning::{dataset, settle, write};
 use crate::{block, make, put};
 use rzfs_dsl::live::{ChangeError, Destruction, LivePool, NewBookmark, NewClone, NewSnapshots};
 use rzfs_format::ObjectId;
@@ -530,6 +531,40 @@ fn what_somebody_reads_or_receives_is_not_given_up() {
     for hidden in [pool.promote("made/%recv"), pool.rename_dataset("made/%recv", "made/shown")] {
         assert!(matches!(hidden, Err(ChangeError::InvalidName { .. })), "{hidden:?}");
     }
+    session.export();
+    world.judge();
+}
+
+/// What is freed before the snapshot after the origin is freed before another one from then on, whichever
+/// of the two file systems has the bookmark.
+#[test]
+fn promotion_counts_anew_what_bookmarks_of_the_origin_say() {
+    let world = ImagePool::new("A");
+    let session = world.create();
+    let (pool, fs) = (&session.pool, dataset(&session, "made/a", &[]));
+    write(&fs, "large", 8);
+    write(&fs, "small", 2);
+    let take = |name: &str| {
+        let names = vec![name.to_owned()];
+        pool.take_snapshots(&NewSnapshots { names, ..NewSnapshots::default() }).unwrap();
+    };
+    take("made/a@origin");
+    fs.unlink(fs.root(), b"small").unwrap();
+    settle(&session);
+    take("made/a@next");
+    let new = NewClone { origin: "made/a@origin".to_owned(), properties: Vec::new() };
+    pool.clone_snapshot("made/clone", &new).unwrap();
+    let marks = ["made/a#theirs", "made/clone#own"]
+        .map(|name| NewBookmark { source: "made/a@origin".to_owned(), name: name.to_owned() });
+    pool.create_bookmarks(&marks).unwrap();
+    let clone = open(pool, "made/clone");
+    clone.unlink(clone.root(), b"large").unwrap();
+    settle(&session);
+    pool.promote("made/clone").unwrap();
+    let marks = pool.dataset_tree().unwrap().open("made/clone").unwrap().bookmarks().unwrap();
+    let freed: Vec<_> = marks.iter().map(|mark| mark.record().freed_before_next.used).collect();
+    assert!(freed.len() == 2 && freed[0] == freed[1] && freed[0] > 0, "{freed:?}");
+    drop((fs, clone));
     session.export();
     world.judge();
 }

@@ -15,9 +15,10 @@ use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
 use crate::live::datasets::dir::{SpaceClass, SpaceTrial};
 use crate::live::datasets::livelist;
+use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
 use crate::mos::extensible::check_fields;
-use crate::mos::{bookmarks, deadlist, key_object, names, number_key};
+use crate::mos::{bookmarks, deadlist, error_log, key_object, names, number_key};
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, ObjectId, Txg};
@@ -59,6 +60,9 @@ impl TaskContext<'_> {
         self.exchange_places(&promotion)?;
         self.exchange_clones(&promotion)?;
         self.move_bookmarks(&promotion)?;
+        let stay =
+            |error: &LiveError| tracing::warn!(%error, "the error log names heads of before");
+        self.move_errors(&promotion).unless_damaged(stay)?;
         self.move_snapshots(&promotion)?;
         self.exchange_space(&promotion)?;
         let Promotion { clone, origin, .. } = &promotion;
@@ -411,21 +415,28 @@ impl TaskContext<'_> {
         mos.set(clones, &number_key(clone.get()), clone.get())
     }
 
-    /// Gives the clone the bookmarks of what it has taken over.
+    /// Gives the clone what the error log says of what it has taken over (spec 01, section 7.3).
+    fn move_errors(&mut self, promotion: &Promotion) -> Result<(), LiveError> {
+        let Promotion { clone, origin, shared, .. } = promotion;
+        let Some((_, (_, snapshot))) = shared.first() else { return Ok(()) };
+        let heads = (origin.head, clone.head);
+        error_log::hand_over(&self.mos, &self.state.features, heads, snapshot.creation_txg)
+    }
+
+    /// Gives the clone the bookmarks of what it has taken over; those of the origin, its own too, say what
+    /// is freed before another snapshot from now on (spec 04, section 15.4).
     fn move_bookmarks(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
         let Promotion { clone, origin, shared, of_clone, .. } = promotion;
         let Some((_, (_, snapshot))) = shared.first() else { return Ok(()) };
         let branch = snapshot.creation_txg;
         let marks = self.bookmarks_of(origin.head)?;
-        let next = of_clone.last().and_then(|(_, oldest)| oldest.deadlist);
-        for (name, mut mark) in marks.into_iter().filter(|(_, mark)| mark.creation_txg <= branch) {
-            if mark.creation_txg == branch && mark.has_sums() {
-                mark.freed_before_next = self.freed_sums(next)?;
-            }
+        for (name, mark) in marks.into_iter().filter(|(_, mark)| mark.creation_txg <= branch) {
             self.remove_bookmark_entry(origin.head, &name, &mark)?;
             self.add_bookmark_entry(clone.head, &name, &mark)?;
         }
-        Ok(())
+        let next = of_clone.last().and_then(|(_, oldest)| oldest.deadlist);
+        let freed = self.freed_sums(next)?;
+        Ok(self.tell_bookmarks(clone.head, snapshot, freed)?)
     }
 
     /// Gives the clone the snapshots of what it was a clone of.

@@ -773,7 +773,7 @@ impl TaskContext<'_> {
     }
 
     /// Tells the bookmarks of a snapshot what of it the contents after it have no more.
-    fn tell_bookmarks(
+    pub(super) fn tell_bookmarks(
         &mut self,
         head: ObjectId,
         snapshot: &DslDataset,
