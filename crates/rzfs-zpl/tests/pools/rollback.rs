@@ -257,7 +257,7 @@ fn who_writes_all_the_time_does_not_put_it_off() {
         let (pool, root) = (&session.pool, session.fs.root());
         let names = ["a", "b", "c", "d"];
         let files = names.map(|name| make(&session.fs, root, name, NewKind::Regular));
-        files.map(|file| put(&session.fs, file, 0, b"before"));
+        files.into_iter().for_each(|file| put(&session.fs, file, 0, b"before"));
         let names = vec!["made@s".to_owned()];
         pool.take_snapshots(&NewSnapshots { names, ..NewSnapshots::default() }).unwrap();
         let (is_over, start) = (AtomicBool::new(false), Instant::now());
