@@ -479,7 +479,7 @@ impl Dataset {
     }
 
     fn snapshot_identity(&self) -> SnapshotIdentity {
-        SnapshotIdentity { object: self.object, created: self.dataset.creation_txg }
+        SnapshotIdentity::of(self.object, &self.dataset)
     }
 
     /// A field of its directory's ZAP, like `com.joyent:snapshot_count`; `None` when the

@@ -12,6 +12,7 @@
 
 use parking_lot::Mutex;
 use rzfs_dmu::Existence;
+use rzfs_format::dsl::DslDataset;
 use rzfs_format::{ObjectId, Txg};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -34,6 +35,12 @@ struct State {
 pub(crate) struct SnapshotIdentity {
     pub(crate) object: ObjectId,
     pub(crate) created: Txg,
+}
+
+impl SnapshotIdentity {
+    pub(crate) const fn of(object: ObjectId, snapshot: &DslDataset) -> Self {
+        Self { object, created: snapshot.creation_txg }
+    }
 }
 
 /// A snapshot that somebody has read.

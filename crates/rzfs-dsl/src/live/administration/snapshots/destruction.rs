@@ -46,10 +46,6 @@ struct Chain {
     next: (ObjectId, DslDataset),
 }
 
-pub(super) const fn identity(id: ObjectId, snapshot: &DslDataset) -> SnapshotIdentity {
-    SnapshotIdentity { object: id, created: snapshot.creation_txg }
-}
-
 impl Chain {
     /// Whether what is before belongs to another head, of which this one is a clone.
     fn is_after_branch(&self) -> bool {
@@ -68,7 +64,7 @@ impl TaskContext<'_> {
         let places = self.check_snapshots(snapshots, |this, name| {
             let Some(place) = this.find_snapshot(name)? else { return Ok(None) };
             let snapshot = this.dataset(place.id)?;
-            if this.pool.readers.is_kept(identity(place.id, &snapshot)) {
+            if this.pool.readers.is_kept(SnapshotIdentity::of(place.id, &snapshot)) {
                 return Err(ChangeError::Busy { name: name.to_owned() }.into());
             }
             let holds = this.hold_count(&snapshot)?;
@@ -144,7 +140,7 @@ impl TaskContext<'_> {
         self.log_dataset("destroy", (&place.full_name(), id), " ".to_owned())?;
         // Nothing that is only the snapshot's is freed before the next txg.
         let snapshot = self.dataset(id)?;
-        self.pool.readers.end(identity(id, &snapshot), mos.tx().txg());
+        self.pool.readers.end(SnapshotIdentity::of(id, &snapshot), mos.tx().txg());
         let mut chain = self.chain_of(id, snapshot)?;
         self.leave_snapshot_in_scan(id, chain.next.0).unless_damaged(left_behind)?;
         let key_stays = self.leave_bookmarks(place, &chain).unless_damaged(left_behind)?;

@@ -1,7 +1,7 @@
 //! Holds, which keep snapshots from being destroyed (spec 04, section 16).
 
 use super::SnapshotPlace;
-use super::destruction::identity;
+use crate::dataset::SnapshotIdentity;
 use crate::live::LiveError;
 use crate::live::administration::{TaskContext, TaskError};
 use crate::live::change_error::ChangeError;
@@ -97,7 +97,7 @@ impl TaskContext<'_> {
         let goes = snapshot.flags & DslDataset::FLAG_DEFER_DESTROY != 0
             && snapshot.child_count <= 1 + clones
             && self.hold_count(&snapshot)? <= holds;
-        if goes && self.pool.readers.is_kept(identity(id, &snapshot)) {
+        if goes && self.pool.readers.is_kept(SnapshotIdentity::of(id, &snapshot)) {
             let name = self.snapshot_of(id)?.full_name();
             return Err(ChangeError::Busy { name }.into());
         }
