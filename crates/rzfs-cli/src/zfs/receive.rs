@@ -1,6 +1,6 @@
 //! `zfs receive` (spec 08, section 9).
 
-use super::change::{carry_out, check_head, pair, pool_with};
+use super::change::{carry_out, check_head, full_name, pair, pool_with};
 use super::name;
 use crate::absent::Program;
 use crate::console::{Console, Failure, Outcome};
@@ -66,7 +66,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             Word::Option('o', setting) => pair(&mut properties, setting)?,
             Word::Option('x', name) => {
                 check_property(name)?;
-                excluded.push(name.clone());
+                excluded.push(full_name(name));
             }
             _ => {}
         }

@@ -10,6 +10,7 @@ mod encryption;
 mod exchange;
 mod failures;
 mod golden;
+mod guarded;
 mod harness;
 mod imports;
 mod kept;

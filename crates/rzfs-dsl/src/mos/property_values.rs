@@ -15,7 +15,7 @@ use rzfs_format::property::DatasetProperty;
 use rzfs_zap::ZapValue;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The mark of a ZAP with values that send streams brought.
+/// The mark of a ZAP of which a send stream has said what is in it.
 const HAS_RECEIVED: &str = "$hasrecvd";
 
 /// Most bytes of a name in a ZAP.
@@ -155,7 +155,7 @@ pub(crate) fn unset(
     }
 }
 
-/// Whether a ZAP may have values that streams brought.
+/// Whether a stream has said what a ZAP's properties are: it may have values that streams brought.
 pub(crate) fn has_received<M: MosSource>(mos: &M, zap: ObjectId) -> Result<bool, M::Error> {
     mos.with_zap(zap, |open| Ok(open.lookup(HAS_RECEIVED)?.is_some()))
 }
@@ -167,7 +167,7 @@ pub(crate) fn receive(
     property: &str,
     value: &ZapValue,
 ) -> Result<(), LiveError> {
-    mos.set(zap, HAS_RECEIVED, 0_u64)?;
+    note_received(mos, zap)?;
     mos.set(zap, format!("{property}$recvd").as_str(), value.clone())
 }
 
@@ -190,6 +190,12 @@ pub(crate) fn clear_received(
             mos.remove(zap, name)?;
         }
     }
+    note_received(mos, zap)
+}
+
+/// Notes that streams say what a ZAP's properties are, even if they have brought none: its own values stay
+/// from then on, whatever comes.
+pub(crate) fn note_received(mos: &MosTx<'_>, zap: ObjectId) -> Result<(), LiveError> {
     mos.set(zap, HAS_RECEIVED, 0_u64)
 }
 

@@ -41,7 +41,7 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
         snapshot: None,
         origin: None,
         properties: vec![("quota".to_owned(), (25 * MIB).into())],
-        received: Some(ReceivedProperties { earlier: EarlierValues::Kept, ..brought(&values) }),
+        received: Some(ReceivedProperties { earlier: EarlierValues::Absent, ..brought(&values) }),
         changes: LocalChanges::Kept,
         remains: Remains::Destroyed,
     };
@@ -67,6 +67,26 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
     assert_eq!(number(&pool, DatasetProperty::RefReservation).0, 0);
     assert_eq!(number(&pool, DatasetProperty::Quota), (25 * MIB, local));
     assert_ne!(space(&pool), before);
+    pool.take_back_properties(&record).unwrap();
+    assert_eq!(space(&pool), before);
+    // With values of its own these go before; if they cannot be had nothing is changed.
+    let own = |values: &[(&str, u64)]| brought(values).values;
+    let with = ReceivedProperties { own: own(&[("refreservation", 60 * MIB)]), ..brought(&[]) };
+    assert!(pool.receive_properties(TARGET, &with).is_err(), "its own quota is less");
+    assert_eq!(space(&pool), before);
+    let with = ReceivedProperties {
+        own: own(&[("reservation", 40 * MIB), ("quota", 50 * MIB)]),
+        ..brought(&[("reservation", 9 * MIB), ("refreservation", 15 * MIB), ("quota", 20 * MIB)])
+    };
+    let (refused, record) = pool.receive_properties_recorded(TARGET, &with).unwrap();
+    assert_eq!(refused.len(), 0, "{refused:?}");
+    let dir = |pool: &LivePool| {
+        let tree = pool.dataset_tree().unwrap();
+        let dir = tree.open(TARGET).unwrap().dsl_dir().clone();
+        (dir.quota, dir.reserved)
+    };
+    assert_eq!(dir(&pool), (50 * MIB, 40 * MIB));
+    assert_eq!(number(&pool, DatasetProperty::RefReservation).0, 15 * MIB);
     pool.take_back_properties(&record).unwrap();
     assert_eq!(space(&pool), before);
     pool.export().unwrap();

@@ -85,7 +85,11 @@ impl PropertyChange {
         }
     }
 
-    fn inherit(kind: DatasetKind, name: &str, inherit: Inherit) -> Result<Self, ChangeError> {
+    pub(super) fn inherit(
+        kind: DatasetKind,
+        name: &str,
+        inherit: Inherit,
+    ) -> Result<Self, ChangeError> {
         let known = property_rules::known(kind, name)?;
         let change = Self { name: name.to_owned(), known, value: None, inherit };
         if inherit == Inherit::Parent && change.inheritance() != Inheritance::Inherited {
@@ -413,7 +417,11 @@ impl TaskContext<'_> {
     }
 
     /// Changes a ZAP of properties.
-    fn store(&mut self, zap: ObjectId, change: &PropertyChange) -> Result<(), LiveError> {
+    pub(super) fn store(
+        &mut self,
+        zap: ObjectId,
+        change: &PropertyChange,
+    ) -> Result<(), LiveError> {
         let Some(value) = &change.value else {
             let successor = match change.inherit {
                 Inherit::Received => Fallback::Received,

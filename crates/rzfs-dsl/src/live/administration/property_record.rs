@@ -12,7 +12,6 @@ use crate::live::change_error::ChangeError;
 use crate::live::space::limits::SpaceTier;
 use crate::mos::property_values;
 use rzfs_format::{Guid, ObjectId};
-use rzfs_zap::ZapValue;
 use std::collections::BTreeSet;
 
 /// A change of what a file system or volume stores for its properties.
@@ -54,39 +53,21 @@ impl PropertyRecord {
 }
 
 impl TaskContext<'_> {
-    /// Sets properties of a file system or volume, and tells what that has changed.
-    pub(crate) fn set_properties_recorded(
-        &mut self,
-        name: &str,
-        properties: &[(String, ZapValue)],
-    ) -> Result<PropertyRecord, TaskError> {
-        let set = |this: &mut Self| this.set_properties(name, properties);
-        Ok(self.recorded(name, set)?.1)
-    }
-
     /// Gives a file system or volume the properties that a stream brings, and tells what that has changed.
     pub(crate) fn receive_properties_recorded(
         &mut self,
         name: &str,
         brought: &ReceivedProperties,
     ) -> Result<(Vec<(String, ChangeError)>, PropertyRecord), TaskError> {
-        self.recorded(name, |this| this.receive_properties(name, brought))
-    }
-
-    fn recorded<T>(
-        &mut self,
-        name: &str,
-        change: impl FnOnce(&mut Self) -> Result<T, TaskError>,
-    ) -> Result<(T, PropertyRecord), TaskError> {
         let (place, guid, before) = self.check(|this| {
             let place = this.head(name)?;
             let guid = this.dataset(place.head)?.guid;
             let before = this.stored_properties(&place)?;
             Ok((place, guid, before))
         })?;
-        let done = change(self)?;
+        let refused = self.receive_properties(name, brought)?;
         let after = self.stored_properties(&place)?;
-        Ok((done, PropertyRecord { name: place.name, head: place.head, guid, before, after }))
+        Ok((refused, PropertyRecord { name: place.name, head: place.head, guid, before, after }))
     }
 
     fn stored_properties(&mut self, place: &Place) -> Result<StoredProperties, LiveError> {

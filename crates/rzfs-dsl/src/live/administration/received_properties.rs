@@ -5,7 +5,7 @@
 //! had anything of a stream, its own values.
 
 use super::place::Place;
-use super::property::{Limit, PropertyChange};
+use super::property::{Inherit, Limit, PropertyChange};
 use super::{TaskContext, TaskError};
 use crate::dataset::property::{DatasetProperty, Inheritance};
 use crate::dataset::{DatasetKind, DatasetName};
@@ -28,6 +28,8 @@ pub enum EarlierValues {
     Kept,
     /// They go.
     Replaced,
+    /// There are none: the dataset is new. What it has its user has given it, and that stays.
+    Absent,
 }
 
 /// Properties that a stream brings, and what is to be done otherwise.
@@ -41,7 +43,24 @@ pub struct ReceivedProperties {
     pub hidden: Vec<String>,
     /// The same, and the dataset's own values go.
     pub inherited: Vec<String>,
+    /// Values of its own that it gets with them, as they are stored: all of these, or nothing is changed.
+    pub own: Vec<(String, ZapValue)>,
 }
+
+impl ReceivedProperties {
+    /// Whether all of it is what the stream says.
+    const fn asks_for_nothing(&self) -> bool {
+        self.hidden.is_empty() && self.inherited.is_empty() && self.own.is_empty()
+    }
+}
+
+/// Properties that limit each other.
+const LIMITS: [DatasetProperty; 4] = [
+    DatasetProperty::Quota,
+    DatasetProperty::Reservation,
+    DatasetProperty::RefQuota,
+    DatasetProperty::RefReservation,
+];
 
 /// What a stream brings, as far as it can be had.
 struct Judged {
@@ -51,6 +70,8 @@ struct Judged {
     hidden: Vec<String>,
     /// The same, and the dataset's own values go.
     inherited: Vec<String>,
+    /// What it gets of its own.
+    own: Vec<PropertyChange>,
     refused: Vec<(String, ChangeError)>,
 }
 
@@ -68,13 +89,19 @@ impl TaskContext<'_> {
             return self.receive_snapshot_properties((name, head, snapshot), &brought.values);
         }
         let judged = self.check(|this| this.judge(name, brought))?;
-        let Judged { place, changes, hidden, inherited, refused } = judged;
+        let Judged { place, changes, hidden, inherited, own, refused } = judged;
         self.require_space(SpaceTier::Reserved)?;
         let zap = self.properties_of(place.dir)?;
         let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
-        if brought.earlier == EarlierValues::Replaced {
-            let stay = changes.iter().map(|change| change.name.as_str()).collect();
-            property_values::clear_received(&self.mos, zap, &stay)?;
+        match brought.earlier {
+            EarlierValues::Kept if brought.asks_for_nothing() => {}
+            // What a user asks for is not to go with the next stream.
+            EarlierValues::Kept => property_values::note_received(&self.mos, zap)?,
+            EarlierValues::Replaced => {
+                let stay = changes.iter().map(|change| change.name.as_str()).collect();
+                property_values::clear_received(&self.mos, zap, &stay)?;
+            }
+            EarlierValues::Absent => property_values::note_received(&self.mos, zap)?,
         }
         for change in &changes {
             if let Some(value) = &change.value {
@@ -90,8 +117,11 @@ impl TaskContext<'_> {
         for name in &inherited {
             property_values::unset(&self.mos, zap, name, Fallback::Parent)?;
         }
+        for change in &own {
+            self.store(zap, change)?;
+        }
         self.settle_limits(&place, reserved)?;
-        for change in &changes {
+        for change in changes.iter().chain(&own) {
             self.log_change(&place, change)?;
         }
         Ok(refused)
@@ -115,32 +145,72 @@ impl TaskContext<'_> {
             possible
         };
         let (hidden, inherited) = (names_of(&brought.hidden), names_of(&brought.inherited));
+        let own = PropertyChange::of_new(kind, &brought.own)?;
         let properties = self.dir(place.dir)?.properties;
         properties.map_or(Ok(()), |zap| self.mos.check_zap(zap))?;
         // What has no effect need not fit the rest.
         let (mut effective, mut changes) = (Vec::new(), Vec::new());
         for change in possible {
-            let is_effective = match properties {
-                Some(zap) if property_values::has_received(&self.mos, zap)? => {
+            let own_stay = |zap| match brought.earlier {
+                EarlierValues::Replaced => property_values::has_received(&self.mos, zap),
+                EarlierValues::Kept | EarlierValues::Absent => Ok(true),
+            };
+            let lets_received = match properties {
+                Some(zap) if own_stay(zap)? => {
                     let stored =
                         StoredValue::read(&self.mos, (zap, Owner::Directory), &change.name)?;
                     stored.lets_received()
                 }
                 Some(_) | None => true,
             };
+            let is_effective = lets_received && own.iter().all(|own| own.name != change.name);
             if is_effective { effective.push(change) } else { changes.push(change) }
         }
+        let gone = match properties {
+            Some(zap) => self.limits_gone(zap, kind, brought)?,
+            None => Vec::new(),
+        };
+        let together: Vec<_> = effective.iter().chain(&own).chain(&gone).cloned().collect();
+        let mut had: Vec<_> = own.iter().chain(&gone).cloned().collect();
         for change in &effective {
-            match self.check_value(&place, change, &effective) {
-                Ok(()) => changes.push(change.clone()),
+            match self.check_value(&place, change, &together) {
+                Ok(()) => had.push(change.clone()),
                 Err(TaskError::Refused(error)) => refused.push((change.name.clone(), error)),
                 Err(error) => return Err(error),
             }
         }
-        if effective.iter().any(|change| change.limit() == Some(Limit::Count)) {
+        for change in &own {
+            self.check_value(&place, change, &had)?;
+        }
+        changes
+            .extend(effective.into_iter().filter(|one| had.iter().any(|it| it.name == one.name)));
+        if had.iter().any(|change| change.limit() == Some(Limit::Count)) {
             self.check_counting(place.dir)?;
         }
-        Ok(Judged { place, changes, hidden, inherited, refused })
+        Ok(Judged { place, changes, hidden, inherited, own, refused })
+    }
+
+    /// The limits that go as others are received, and that there is nothing instead of.
+    fn limits_gone(
+        &self,
+        zap: ObjectId,
+        kind: DatasetKind,
+        brought: &ReceivedProperties,
+    ) -> Result<Vec<PropertyChange>, TaskError> {
+        let knows_received = property_values::has_received(&self.mos, zap)?;
+        let mut gone = Vec::new();
+        for limit in LIMITS.map(DatasetProperty::name) {
+            let stored = StoredValue::read(&self.mos, (zap, Owner::Directory), limit)?;
+            let goes = match knows_received {
+                true => stored.lets_received() && stored.received.is_some(),
+                false => stored.is_own(),
+            };
+            let comes = brought.values.iter().chain(&brought.own).any(|(name, _)| name == limit);
+            if goes && !comes && brought.earlier == EarlierValues::Replaced {
+                gone.extend(PropertyChange::inherit(kind, limit, Inherit::Received).ok());
+            }
+        }
+        Ok(gone)
     }
 
     /// The ZAP of a directory's properties.

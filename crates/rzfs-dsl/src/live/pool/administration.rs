@@ -206,19 +206,6 @@ impl LivePool {
         self.tasks.administer(move |context| context.set_properties(&name, &properties))
     }
 
-    /// As [`LivePool::set_properties`] of a file system or volume; tells what that has changed.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_properties_recorded(
-        &self,
-        name: &str,
-        properties: &[(String, ZapValue)],
-    ) -> Result<PropertyRecord, ChangeError> {
-        let (name, properties) = (name.to_owned(), properties.to_vec());
-        self.tasks.administer(move |context| context.set_properties_recorded(&name, &properties))
-    }
-
     /// Sets one property, as [`LivePool::set_properties`] does.
     ///
     /// # Errors

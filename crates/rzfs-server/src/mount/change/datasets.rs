@@ -70,8 +70,18 @@ pub(super) fn create_above(
     name: &str,
     made: &mut Vec<String>,
 ) -> Result<(), Problem> {
+    create_above_with(pool, name, |_| &[], made)
+}
+
+/// The same; what is made gets properties by its name.
+pub(super) fn create_above_with<'p>(
+    pool: &WritablePool,
+    name: &str,
+    properties: impl Fn(&str) -> &'p [Pair],
+    made: &mut Vec<String>,
+) -> Result<(), Problem> {
     for name in name.match_indices('/').map(|(end, _)| name.split_at(end).0).skip(1) {
-        match create_one(pool, name, &[], None) {
+        match create_one(pool, name, properties(name), None) {
             Ok(()) => made.push(name.to_owned()),
             Err(Problem::Change(ChangeError::Exists { .. })) => {}
             Err(error) => return Err(error),

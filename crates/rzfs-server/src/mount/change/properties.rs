@@ -13,9 +13,7 @@ use rzfs::zap::ZapValue;
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource, StoredProperties};
 use rzfs_dsl::dataset::{Dataset, DatasetKind};
-use rzfs_dsl::live::{
-    ChangeError, EarlierValues, Inherit, LivePool, PropertyRecord, ReceivedProperties,
-};
+use rzfs_dsl::live::{ChangeError, EarlierValues, Inherit, PropertyRecord, ReceivedProperties};
 use rzfs_fuse::InUse;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -29,30 +27,6 @@ pub(super) fn set(
     name: &str,
     properties: &[Pair],
     leave_mounted: bool,
-) -> Result<Vec<String>, Refusal> {
-    let set = |pool: &LivePool, settings: &[Setting]| pool.set_properties(name, settings);
-    set_by(open, name, (properties, leave_mounted), set)
-}
-
-/// The same of what is to be taken back if something else is refused: `records` get what it has changed.
-pub(super) fn set_recorded(
-    open: &Open,
-    name: &str,
-    properties: &[Pair],
-    records: &mut Vec<PropertyRecord>,
-) -> Result<(), Refusal> {
-    let set = |pool: &LivePool, settings: &[Setting]| {
-        records.push(pool.set_properties_recorded(name, settings)?);
-        Ok(())
-    };
-    set_by(open, name, (properties, false), set).map(drop)
-}
-
-fn set_by(
-    open: &Open,
-    name: &str,
-    (properties, leave_mounted): (&[Pair], bool),
-    set: impl FnOnce(&LivePool, &[Setting]) -> Result<(), ChangeError>,
 ) -> Result<Vec<String>, Refusal> {
     let cannot = |error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot set property for '{name}'"), error)
@@ -72,7 +46,7 @@ fn set_by(
         (true, Effect { lists, settled, .. }) => Effect { lists, settled, ..Effect::default() },
         (false, effect) => effect,
     };
-    let action = || set(pool.live(), &settings);
+    let action = || pool.live().set_properties(name, &settings);
     changed(open, name, effect, action, &cannot)
 }
 
@@ -126,49 +100,74 @@ fn settings(pool: &Pool, dataset: &Dataset, properties: &[Pair]) -> Result<Vec<S
     Ok(settings)
 }
 
-/// What a stream brings for a file system that is there; answers what it cannot have, and why, and
-/// `records` get what it has changed. Where mounts are in use they stay as they are: nothing keeps a stream
-/// from being received.
+/// Whether mounts may begin, end or move as properties change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mounts {
+    /// They are made where file systems are mounted now.
+    Move,
+    /// What is mounted stays where it is, and nothing else gets mounted.
+    Stay,
+}
+
+/// What a stream brings for a file system that is there, and what it gets of its own with that, in one
+/// change: what the stream says otherwise is never in force. Answers what it cannot have of the stream, and
+/// why, and `records` get what has changed. Where mounts are in use they stay where they are, unless its own
+/// properties move them: nothing that is brought keeps a stream from being received.
 pub(super) fn receive(
     open: &Open,
     name: &str,
-    brought: &ReceivedProperties,
+    (brought, own): (&ReceivedProperties, &[Pair]),
+    mounts: Mounts,
     records: &mut Vec<PropertyRecord>,
 ) -> Result<Vec<(String, ChangeError)>, Refusal> {
-    let cannot = |error: &dyn std::fmt::Display| {
-        refusal(format_args!("cannot receive properties of '{name}'"), error)
-    };
+    let what = if own.is_empty() { "receive properties of" } else { "set property for" };
+    let cannot =
+        |error: &dyn std::fmt::Display| refusal(format_args!("cannot {what} '{name}'"), error);
     let pool = open.writable().map_err(|error| cannot(&error))?;
-    let tree = pool.live().dataset_tree().map_err(|error| cannot(&error))?;
-    let former = tree.open(name).and_then(|dataset| dataset.stored_properties());
-    let changes = brought_changes(&former.map_err(|error| cannot(&error))?, brought);
-    let pairs = changes.iter().map(|(name, word)| (name.as_str(), word.as_str()));
-    let mut receive = || {
-        let (refused, record) = pool.live().receive_properties_recorded(name, brought)?;
-        records.push(record);
-        Ok(refused)
+    let view = pool.view().map_err(|error| cannot(&error))?;
+    let dataset = view.datasets().open(name);
+    let dataset = dataset.map_err(|error| unopened(name, reason(&error)))?;
+    let (quotas, own) = quotas(&dataset, own).map_err(|error| cannot(&error))?;
+    let settings = settings(&view, &dataset, &own).map_err(|error| cannot(&error))?;
+    set_quotas(pool, name, &quotas).map_err(|error| cannot(&error))?;
+    let all = ReceivedProperties { own: settings, ..brought.clone() };
+    let former = dataset.stored_properties().map_err(|error| cannot(&error))?;
+    let changes = brought_changes(&former, &all);
+    let effect_of = |pairs: &[&Pair]| {
+        Effect::of(pairs.iter().map(|(name, word)| (name.as_str(), word.as_str())))
     };
+    let effect = effect_of(&changes.iter().chain(&own).collect::<Vec<_>>());
+    let must_move = effect_of(&own.iter().collect::<Vec<_>>()).ends();
     let mut refused = None;
     let mut action = || {
-        refused = Some(receive()?);
+        let (more, record) = pool.live().receive_properties_recorded(name, &all)?;
+        records.push(record);
+        refused = Some(more);
         Ok(())
     };
-    let mounted = changed(open, name, Effect::of(pairs), &mut action, &cannot);
-    match (mounted, refused) {
+    let changed = match mounts {
+        Mounts::Stay => changed(open, name, effect.in_place(), action, &cannot),
+        Mounts::Move => match changed(open, name, effect.clone(), &mut action, &cannot) {
+            Err(_) if !must_move => changed(open, name, effect.in_place(), action, &cannot),
+            changed => changed,
+        },
+    };
+    match (changed, refused) {
         (_, Some(refused)) => Ok(refused),
+        (Err(refusal), None) => Err(refusal),
         (Ok(_), None) => Ok(Vec::new()),
-        (Err(_), None) => receive().map_err(|error: ChangeError| cannot(&error)),
     }
 }
 
 /// The properties that are others when a stream has brought some, with their values if they have some.
 fn brought_changes(former: &StoredProperties, brought: &ReceivedProperties) -> Vec<Pair> {
     let is_own = |name: &str| former.get(name).is_some();
+    let gets_own = |name: &str| brought.own.iter().any(|(own, _)| own == name);
     let knows_received = former.get("$hasrecvd").is_some();
     let mut changes = Vec::new();
     for (name, value) in &brought.values {
         let is_same = former.get(&format!("{name}$recvd")) == Some(value);
-        if knows_received && (is_same || is_own(name)) {
+        if gets_own(name) || knows_received && (is_same || is_own(name)) {
             continue;
         }
         let native = DatasetProperty::from_name(name);
@@ -192,14 +191,19 @@ fn brought_changes(former: &StoredProperties, brought: &ReceivedProperties) -> V
     let gone = gone.filter(|name| brought.earlier == EarlierValues::Replaced && !stays(name));
     let is_hidden = |name: &&String| former.get(&format!("{name}$inherit")).is_some();
     let hidden = brought.hidden.iter().chain(&brought.inherited).filter(|name| !is_hidden(name));
-    let more: Vec<_> = gone.chain(hidden.map(String::as_str)).map(str::to_owned).collect();
+    let more = gone.chain(hidden.map(String::as_str)).filter(|name| !gets_own(name));
+    let more: Vec<_> = more.map(str::to_owned).collect();
     changes.extend(more.into_iter().map(|name| (name, String::new())));
     changes
 }
 
 /// Takes a change of properties back, as something else is refused. The file system may have another name
 /// by now, and what others have set meanwhile stays.
-pub(super) fn take_back(open: &Open, record: &PropertyRecord) -> Result<(), Refusal> {
+pub(super) fn take_back(
+    open: &Open,
+    record: &PropertyRecord,
+    mounts: Mounts,
+) -> Result<(), Refusal> {
     let cannot = |error: &dyn std::fmt::Display| refusal("cannot restore properties", error);
     let pool = open.writable().map_err(|error| cannot(&error))?;
     let tree = pool.live().dataset_tree().map_err(|error| cannot(&error))?;
@@ -214,10 +218,14 @@ pub(super) fn take_back(open: &Open, record: &PropertyRecord) -> Result<(), Refu
     let pairs: Vec<_> = record.properties().iter().map(|name| (*name, text(name))).collect();
     let pairs = pairs.iter().map(|(name, word)| (*name, word.as_str()));
     let action = || pool.live().take_back_properties(record);
-    // Where mounts are in use they stay as they are.
-    changed(open, name, Effect::of(pairs), action, &cannot)
-        .map(drop)
-        .or_else(|_| pool.live().take_back_properties(record).map_err(|error| cannot(&error)))
+    let effect = Effect::of(pairs);
+    let taken_back = match mounts {
+        Mounts::Stay => changed(open, name, effect.in_place(), action, &cannot),
+        // Where mounts are in use they stay where they are.
+        Mounts::Move => changed(open, name, effect.clone(), action, &cannot)
+            .or_else(|_| changed(open, name, effect.in_place(), action, &cannot)),
+    };
+    taken_back.map(drop)
 }
 
 /// `zfs inherit`.
@@ -297,6 +305,16 @@ impl Effect {
             effect.settled.extend(settled);
         }
         effect
+    }
+
+    /// Whether mounts have to end for it.
+    const fn ends(&self) -> bool {
+        self.moves || self.goes
+    }
+
+    /// The same where mounts stay: they only do otherwise what they can do otherwise.
+    fn in_place(self) -> Self {
+        Self { moves: false, place: None, goes: false, anew: false, ..self }
     }
 }
 

@@ -1,29 +1,26 @@
 //! Receiving snapshots.
 
+mod before;
 mod brought;
 mod places;
 mod tree;
 mod wording;
 
-use super::datasets::{create_above, destroy_again};
+use super::datasets::destroy_again;
 use super::exchange::{NewContents, exchange};
 use super::mounts::mount_more;
-use super::properties;
-use super::snapshots::stored;
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
 use crate::protocol::{
     self, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, StreamExtent, TreeReport,
 };
 use crate::request::Choice;
-use brought::{Brought, IsTop, engine_refused, give, give_delayed, give_snapshot, warnings};
+use before::{Coming, Preparations, Prepared, engine_refused};
+use brought::{give_delayed, give_snapshot, warnings};
 use places::Places;
 use rzfs::WritablePool;
-use rzfs::zap::ZapValue;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
-use rzfs_dsl::live::{
-    EarlierValues, LocalChanges, PropertyRecord, ReceivedProperties, check_received_name,
-};
+use rzfs_dsl::live::{LocalChanges, check_received_name};
 use rzfs_format::Guid;
 use rzfs_format::objset::ObjsetType;
 use rzfs_receive::{Arrived, Incoming, ReceiveOrder, Received, Remains, Streams};
@@ -43,16 +40,9 @@ pub(in crate::mount) struct Arrival<'p> {
     brings: Brings,
     /// Whether there was no such dataset before.
     is_new: bool,
-    /// What was made above it.
-    made: Vec<String>,
-    /// What has changed of the properties of a target that was there.
-    changed: Vec<PropertyRecord>,
-    /// Properties that it gets with the contents.
-    delayed: Vec<(String, ZapValue)>,
+    prepared: Prepared,
     /// What is said of the snapshot besides.
     told: Option<PackagedSnapshot>,
-    /// Properties that the target cannot have, and why.
-    refused: Vec<(String, String)>,
 }
 
 /// What has become of a snapshot that has arrived.
@@ -75,8 +65,7 @@ pub(in crate::mount) struct Arrivals<'a, 'f> {
     streams: Streams<&'f mut dyn Read>,
     places: Places,
     package: Option<Arc<Package>>,
-    /// Which targets have got their properties.
-    settled: BTreeSet<String>,
+    preparations: Preparations<'a>,
     /// What of a package is to be mounted when all of it is there.
     new: BTreeSet<String>,
     /// What was made above something that has not arrived as a whole, and is kept.
@@ -119,8 +108,9 @@ impl<'a, 'f> Arrivals<'a, 'f> {
             return Err(cannot("cannot specify snapshot name for multi-snapshot stream"));
         }
         let places = Places::new(request, streams.top());
-        let (settled, new) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Self { pool, request, streams, places, package, settled, new, left: Vec::new() })
+        let preparations = Preparations::new(pool, request);
+        let (new, left) = (BTreeSet::new(), Vec::new());
+        Ok(Self { pool, request, streams, places, package, preparations, new, left })
     }
 
     /// Brings what is here into line with a tree of which only news come; `hear` is told of each change.
@@ -196,71 +186,35 @@ impl<'a, 'f> Arrivals<'a, 'f> {
                 ObjsetType::Zvol => DatasetKind::Volume,
                 _ => DatasetKind::FileSystem,
             };
-            let is_top = if self.places.is_top(&head) { IsTop::Yes } else { IsTop::No };
             let datasets = self.package.iter().flat_map(|package| &package.datasets);
             let told = datasets.into_iter().find(|told| told.name == head);
             let guid = incoming.begin().to_guid;
             let snapshots = told.into_iter().flat_map(|told| &told.snapshots);
             let told_of_snapshot = snapshots.into_iter().find(|one| one.guid == guid).cloned();
-            // Properties come first: what is received has to be within quotas, and is mounted with
-            // what they let happen.
-            let brought = match self.settled.insert(order.target.clone()) {
-                true => Brought::new(told, kind, self.request, is_top),
-                false => Brought::default(),
-            };
-            let Brought { received, delayed, own, mut refused } = brought;
-            let (mut made, mut changed) = (Vec::new(), Vec::new());
-            if is_made {
-                let view = self.pool.view().map_err(cannot)?;
-                order.properties = stored(&view, kind, &own).map_err(cannot)?;
-                // What it has so far is what the user wants.
-                let earlier = EarlierValues::Kept;
-                order.received = received.map(|values| ReceivedProperties { earlier, ..values });
-                if matches!(self.request.target, ReceiveTarget::Path(_)) {
-                    create_above(self.pool, &order.target, &mut made).map_err(cannot)?;
-                }
-            } else if received.is_some() || !own.is_empty() {
+            let coming = Coming { sent: &head, kind, told, is_made };
+            let mut prepared = {
                 let Some(open) = current() else { return Ok(None) };
-                let settled = received.as_ref().map_or_else(
-                    || Ok(Vec::new()),
-                    |received| give(&open, &order.target, received, &mut changed),
-                );
-                let set = settled.and_then(|more| {
-                    refused.extend(more);
-                    set_own(&open, &order.target, &own, &mut changed)
-                });
-                if let Err(refusal) = set {
-                    take_back(&open, &changed);
-                    return Err(refusal);
-                }
-            }
+                let _kept = open.mounter().keep();
+                self.preparations.prepare(&open, &self.places, &coming, &mut order)?
+            };
             drop(tree);
             let arrived = match incoming.arrive(self.pool.live(), &order) {
                 Ok(arrived) => arrived,
                 Err(error) => {
                     let refused = broken_off(self.pool, (brings, &order), &error);
                     match is_there(self.pool, &order.target) {
-                        true => self.left = made,
-                        false => destroy_again(self.pool, &made),
+                        false => destroy_again(self.pool, &prepared.made),
+                        true => self.left = std::mem::take(&mut prepared.made),
                     }
                     if let Some(open) = current() {
-                        take_back(&open, &changed);
+                        prepared.take_back(&open, self.request);
                     }
                     return Err(refused);
                 }
             };
-            refused.extend(engine_refused(arrived.refused_properties()));
-            return Ok(Some(Arrival {
-                pool: self.pool,
-                arrived,
-                brings,
-                is_new,
-                made,
-                changed,
-                delayed,
-                told: told_of_snapshot,
-                refused,
-            }));
+            prepared.refused.extend(engine_refused(arrived.refused_properties()));
+            let (pool, told) = (self.pool, told_of_snapshot);
+            return Ok(Some(Arrival { pool, arrived, brings, is_new, prepared, told }));
         }
     }
 
@@ -281,28 +235,6 @@ impl<'a, 'f> Arrivals<'a, 'f> {
     }
 }
 
-/// Sets the properties that a user wants a target to have which is there.
-fn set_own(
-    open: &Open,
-    target: &str,
-    own: &[crate::protocol::Pair],
-    changed: &mut Vec<PropertyRecord>,
-) -> Result<(), Refusal> {
-    match own {
-        [] => Ok(()),
-        own => properties::set_recorded(open, target, own, changed),
-    }
-}
-
-/// Takes changes of properties back, the last one first, as something is refused.
-fn take_back(open: &Open, changed: &[PropertyRecord]) {
-    for record in changed.iter().rev() {
-        properties::take_back(open, record).unwrap_or_else(|refusal| {
-            tracing::warn!(message = refusal.message, "properties stay changed");
-        });
-    }
-}
-
 impl Arrival<'_> {
     /// Lets the target have it, which stays mounted as it was.
     pub(in crate::mount) fn end(
@@ -310,7 +242,7 @@ impl Arrival<'_> {
         open: &Open,
         request: &ReceiveRequest,
     ) -> Result<Ended, Refusal> {
-        let Self { pool, arrived, brings, is_new, made, changed, delayed, told, refused } = self;
+        let Self { pool, arrived, brings, is_new, prepared, told } = self;
         // Nobody renames it from now on.
         let mut table = open.table()?;
         open.forget_finished(&mut table);
@@ -321,11 +253,11 @@ impl Arrival<'_> {
             Ok(exchanged) => exchanged,
             Err(refusal) => {
                 drop(table);
-                take_back(open, &changed);
+                prepared.take_back(open, request);
                 return Err(refusal);
             }
         };
-        let mut refused = refused;
+        let Prepared { made, delayed, mut refused, .. } = prepared;
         if !delayed.is_empty() {
             refused.extend(give_delayed(pool, &target, delayed));
         }

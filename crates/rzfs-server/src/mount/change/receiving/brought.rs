@@ -3,15 +3,14 @@
 //! All of them are somebody else's: a property has to be one that can be set on a dataset of the kind, with
 //! a value that it can have. What cannot be had is told, and keeps nothing from being received.
 
-use super::super::super::open::Open;
-use super::super::properties;
+use super::before::engine_refused;
 use crate::protocol::{Pair, ReceiveRequest};
 use rzfs::WritablePool;
 use rzfs::setting::{DatasetSetting, Occasion, SettingError};
 use rzfs::zap::ZapValue;
 use rzfs_dsl::dataset::DatasetKind;
 use rzfs_dsl::dataset::property::{DatasetProperty, Inheritance};
-use rzfs_dsl::live::{ChangeError, EarlierValues, PropertyRecord, ReceivedProperties};
+use rzfs_dsl::live::{ChangeError, EarlierValues, ReceivedProperties};
 use rzfs_stream::{PackagedDataset, PackagedSnapshot, SentValue};
 use std::fmt::Display;
 
@@ -34,12 +33,12 @@ pub(super) struct Brought {
 }
 
 impl Brought {
-    /// What a package says of a dataset, and the user of what was named or of what is below it.
+    /// What a package says of a dataset, and the user.
     pub(super) fn new(
         told: Option<&PackagedDataset>,
         kind: DatasetKind,
         request: &ReceiveRequest,
-        is_top: IsTop,
+        asked: Asked,
     ) -> Self {
         let mut brought = Self::default();
         let said = told.and_then(|told| told.properties.as_ref());
@@ -66,17 +65,9 @@ impl Brought {
                 Err(error) => brought.refused.push((name.clone(), error.to_string())),
             }
         }
-        let inherited = |names: &mut dyn Iterator<Item = &String>| {
-            names.filter(|name| is_inherited(name)).cloned().collect::<Vec<_>>()
-        };
-        received.hidden = inherited(&mut request.excluded.iter());
-        match is_top {
-            IsTop::Yes => brought.own.clone_from(&request.properties),
-            IsTop::No => {
-                received.inherited =
-                    inherited(&mut request.properties.iter().map(|(name, _)| name));
-            }
-        }
+        let hidden = request.excluded.iter().filter(|name| is_inherited(name));
+        received.hidden = hidden.cloned().collect();
+        (brought.own, received.inherited) = asked_for(request, kind, asked);
         let says_something =
             said.is_some() || !received.hidden.is_empty() || !received.inherited.is_empty();
         brought.received = says_something.then_some(received);
@@ -84,11 +75,39 @@ impl Brought {
     }
 }
 
-/// Whether a dataset is what was named, and not what is below it.
+/// How a dataset comes to have what the user asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum IsTop {
-    Yes,
-    No,
+pub(super) enum Asked {
+    /// It is what was named: all of it is its own.
+    Own,
+    /// What is above it has it.
+    Inherited,
+    /// Nothing above it has it: it has as its own what it would inherit, but for its mount point, which
+    /// belongs to what was named.
+    Apart,
+}
+
+/// What a dataset gets of its own as the user asks for it, and which properties it is to inherit.
+pub(super) fn asked_for(
+    request: &ReceiveRequest,
+    kind: DatasetKind,
+    asked: Asked,
+) -> (Vec<Pair>, Vec<String>) {
+    let is_possible = |(name, word): &Pair| {
+        let setting = DatasetSetting::parse(name, word, kind, Occasion::Change);
+        !matches!(setting, Err(SettingError::NotApplicable(_)))
+    };
+    let is_own = |pair: &Pair| match asked {
+        Asked::Own => true,
+        Asked::Inherited => false,
+        Asked::Apart => {
+            let is_place = pair.0 == DatasetProperty::MountPoint.name();
+            is_inherited(&pair.0) && !is_place && is_possible(pair)
+        }
+    };
+    let (own, others): (Vec<_>, Vec<_>) = request.properties.iter().cloned().partition(is_own);
+    let names = others.into_iter().map(|(name, _)| name);
+    (own, names.filter(|name| is_inherited(name)).collect())
 }
 
 fn is_inherited(name: &str) -> bool {
@@ -143,23 +162,6 @@ pub(super) fn warnings(of: &str, refused: Vec<(String, String)>) -> Vec<String> 
 /// A line without anything that a terminal obeys: parts of it are somebody else's.
 fn plain(line: &str) -> String {
     line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
-}
-
-/// The same of what the engine has refused.
-pub(super) fn engine_refused(refused: &[(String, ChangeError)]) -> Vec<(String, String)> {
-    refused.iter().map(|(name, error)| (name.clone(), error.to_string())).collect()
-}
-
-/// Gives a dataset that is there what is brought, and its mounts follow. Answers what it cannot have;
-/// `records` get what has changed.
-pub(super) fn give(
-    open: &Open,
-    target: &str,
-    received: &ReceivedProperties,
-    records: &mut Vec<PropertyRecord>,
-) -> Result<Vec<(String, String)>, crate::protocol::Refusal> {
-    let refused = properties::receive(open, target, received, records)?;
-    Ok(engine_refused(&refused))
 }
 
 /// Gives a dataset what had to wait for its contents; answers what it cannot have.

@@ -103,9 +103,8 @@ impl Adjustment<'_> {
                 Some((_, last)) => snapshots::rename(open, std::slice::from_ref(from), last),
                 None => {
                     let (from, to) = (from.clone(), to.clone());
-                    let ancestors = false;
-                    let renaming =
-                        Renaming { from, to, ancestors, force, leave_mounted: ancestors };
+                    let leave_mounted = self.request.leave_unmounted;
+                    let renaming = Renaming { from, to, ancestors: false, force, leave_mounted };
                     datasets::rename(open, &renaming)
                 }
             },
@@ -168,7 +167,8 @@ impl Adjustment<'_> {
         locals.collect()
     }
 
-    /// A clone that is what others are clones of where they were sent.
+    /// A clone that is what others are clones of where they were sent. What it is a clone of has to be
+    /// part of the tree: the snapshots that it gets are taken from there.
     fn promotion(
         &self,
         locals: &[Local<'_>],
@@ -179,7 +179,9 @@ impl Adjustment<'_> {
             let is_none = local.told.is_some_and(|told| told.origin.is_none());
             let Some(origin) = local.dataset.origin()?.filter(|_| is_none) else { continue };
             let change = TreeChange::Promote { name: local.dataset.name().to_owned() };
-            if known.contains_key(&origin.dsl_dataset().guid) && is_new(&change) {
+            let is_part =
+                locals.iter().flat_map(|one| &one.snapshots).any(|one| one.name() == origin.name());
+            if is_part && known.contains_key(&origin.dsl_dataset().guid) && is_new(&change) {
                 return Ok(Some(change));
             }
         }

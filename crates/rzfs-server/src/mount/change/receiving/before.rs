@@ -1,0 +1,211 @@
+//! What is done before something is received: its target gets its properties, and so does what is above it.
+//!
+//! What the user asks for holds for all that comes, whether or not what was named comes itself:
+//!
+//! ```text
+//! tank/x            what was named        its own
+//! tank/x/there      nothing of it comes   inherited, before something comes below
+//! tank/x/there/new  what comes            inherited
+//! tank/away         was renamed here      its own, where it comes
+//! ```
+//! What is received has to be within quotas, and is mounted with what properties let happen.
+
+use super::brought::{Asked, Brought, asked_for};
+use super::places::Places;
+use super::wording::cannot;
+use crate::mount::change::datasets::{create_above_with, destroy_again};
+use crate::mount::change::properties::{self, Mounts};
+use crate::mount::change::snapshots::stored;
+use crate::mount::open::Open;
+use crate::protocol::{Pair, ReceiveRequest, ReceiveTarget, Refusal};
+use rzfs::WritablePool;
+use rzfs::zap::ZapValue;
+use rzfs_dsl::dataset::DatasetKind;
+use rzfs_dsl::live::{ChangeError, EarlierValues, PropertyRecord, ReceivedProperties};
+use rzfs_receive::ReceiveOrder;
+use rzfs_stream::PackagedDataset;
+use std::collections::BTreeSet;
+
+/// What has been prepared for a package so far.
+#[derive(Debug)]
+pub(super) struct Preparations<'a> {
+    pool: &'a WritablePool,
+    request: &'a ReceiveRequest,
+    /// Which targets have got their properties.
+    settled: BTreeSet<String>,
+    /// What has what the user asks for, and hands it on to what is below it.
+    in_line: BTreeSet<String>,
+}
+
+/// A stream that comes.
+pub(super) struct Coming<'a> {
+    /// The file system or volume, as the sender names it.
+    pub(super) sent: &'a str,
+    pub(super) kind: DatasetKind,
+    /// What the package says of it.
+    pub(super) told: Option<&'a PackagedDataset>,
+    /// Whether its target has to be made.
+    pub(super) is_made: bool,
+}
+
+/// What was done for a stream.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    /// What was made above the target.
+    pub(super) made: Vec<String>,
+    /// What has changed of the properties of what was there.
+    changed: Vec<PropertyRecord>,
+    /// Properties that the target gets with the contents.
+    pub(super) delayed: Vec<(String, ZapValue)>,
+    /// Properties that the target cannot have, and why.
+    pub(super) refused: Vec<(String, String)>,
+}
+
+impl Prepared {
+    /// Takes changes of properties back, the last one first, as something is refused.
+    pub(super) fn take_back(&self, open: &Open, request: &ReceiveRequest) {
+        for record in self.changed.iter().rev() {
+            let taken_back = properties::take_back(open, record, mounts(request));
+            taken_back.unwrap_or_else(|refusal| {
+                tracing::warn!(message = refusal.message, "properties stay changed");
+            });
+        }
+    }
+}
+
+impl<'a> Preparations<'a> {
+    pub(super) const fn new(pool: &'a WritablePool, request: &'a ReceiveRequest) -> Self {
+        Self { pool, request, settled: BTreeSet::new(), in_line: BTreeSet::new() }
+    }
+
+    /// Prepares the target of an order, and what is above it; a target that is made gets its properties by
+    /// the order.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing has been done then.
+    pub(super) fn prepare(
+        &mut self,
+        open: &Open,
+        places: &Places,
+        coming: &Coming<'_>,
+        order: &mut ReceiveOrder,
+    ) -> Result<Prepared, Refusal> {
+        let mut prepared = Prepared::default();
+        match self.carry_out((open, places), coming, order, &mut prepared) {
+            Ok(()) => Ok(prepared),
+            Err(refusal) => {
+                destroy_again(self.pool, &prepared.made);
+                prepared.take_back(open, self.request);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        (open, places): (&Open, &Places),
+        coming: &Coming<'_>,
+        order: &mut ReceiveOrder,
+        prepared: &mut Prepared,
+    ) -> Result<(), Refusal> {
+        let is_first = self.settled.insert(order.target.clone());
+        if !is_first && !coming.is_made {
+            return Ok(());
+        }
+        let (asked, above) = self.asked(places, coming.sent, &order.target)?;
+        let tree = self.pool.live().dataset_tree().map_err(cannot)?;
+        for (name, asked) in &above {
+            if tree.open(name).is_ok() {
+                self.bring_into_line(open, name, *asked, &mut prepared.changed)?;
+            }
+        }
+        let brought = Brought::new(coming.told, coming.kind, self.request, asked);
+        let Brought { received, delayed, own, refused } = brought;
+        prepared.delayed = delayed;
+        prepared.refused = refused;
+        if coming.is_made {
+            let view = self.pool.view().map_err(cannot)?;
+            order.properties = stored(&view, coming.kind, &own).map_err(cannot)?;
+            let is_told = received.is_some() || !own.is_empty();
+            // What it has so far is what the user wants.
+            let earlier = EarlierValues::Absent;
+            let received = ReceivedProperties { earlier, ..received.unwrap_or_default() };
+            order.received = is_told.then_some(received);
+            if matches!(self.request.target, ReceiveTarget::Path(_)) {
+                let own = |name: &str| self.own_above(&above, name);
+                create_above_with(self.pool, &order.target, own, &mut prepared.made)
+                    .map_err(cannot)?;
+            }
+        } else if received.is_some() || !own.is_empty() {
+            let gets = (&received.unwrap_or_default(), own.as_slice());
+            let (mounts, records) = (mounts(self.request), &mut prepared.changed);
+            let refused = properties::receive(open, &order.target, gets, mounts, records)?;
+            prepared.refused.extend(engine_refused(&refused));
+        }
+        let names = above.into_iter().map(|(name, _)| name);
+        self.in_line.extend(names.chain([order.target.clone()]));
+        Ok(())
+    }
+
+    /// How a target comes to have what the user asks for, and what is above it that has to have it first,
+    /// the outermost one first.
+    fn asked(
+        &self,
+        places: &Places,
+        sent: &str,
+        target: &str,
+    ) -> Result<(Asked, Vec<(String, Asked)>), Refusal> {
+        if places.is_top(sent) {
+            return Ok((Asked::Own, Vec::new()));
+        }
+        if self.request.properties.is_empty() {
+            return Ok((Asked::Inherited, Vec::new()));
+        }
+        let top = places.top().map(|top| places.of(top)).transpose()?;
+        let mut above = Vec::new();
+        let mut name = target;
+        while let Some((parent, _)) = name.rsplit_once('/') {
+            let is_top = top.as_deref() == Some(parent);
+            let is_in_line = self.in_line.contains(parent);
+            if !is_in_line {
+                let asked = if is_top { Asked::Own } else { Asked::Inherited };
+                above.push((parent.to_owned(), asked));
+            }
+            if is_top || is_in_line {
+                above.reverse();
+                return Ok((Asked::Inherited, above));
+            }
+            name = parent;
+        }
+        Ok((Asked::Apart, Vec::new()))
+    }
+
+    /// Gives what is above a target what the user asks for.
+    fn bring_into_line(
+        &self,
+        open: &Open,
+        name: &str,
+        asked: Asked,
+        records: &mut Vec<PropertyRecord>,
+    ) -> Result<(), Refusal> {
+        let (own, inherited) = asked_for(self.request, DatasetKind::FileSystem, asked);
+        let received = ReceivedProperties { inherited, ..ReceivedProperties::default() };
+        let gets = (&received, own.as_slice());
+        properties::receive(open, name, gets, mounts(self.request), records).map(drop)
+    }
+
+    /// What something has of its own that is made above a target.
+    fn own_above(&self, above: &[(String, Asked)], name: &str) -> &[Pair] {
+        let is_top = above.iter().any(|(one, asked)| one == name && *asked == Asked::Own);
+        if is_top { &self.request.properties } else { &[] }
+    }
+}
+
+const fn mounts(request: &ReceiveRequest) -> Mounts {
+    if request.leave_unmounted { Mounts::Stay } else { Mounts::Move }
+}
+
+/// The words for what the engine has refused.
+pub(super) fn engine_refused(refused: &[(String, ChangeError)]) -> Vec<(String, String)> {
+    refused.iter().map(|(name, error)| (name.clone(), error.to_string())).collect()
+}
