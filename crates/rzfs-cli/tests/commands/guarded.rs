@@ -171,10 +171,12 @@ fn what_is_asked_for_holds_where_something_was_renamed_out_of_the_tree() {
     shop.succeed("zfs set setuid=on from/s/kid");
     shop.succeed("zfs snapshot -r from/s@2");
     let news = sent(&shop, "-R -i @1 from/s@2");
-    receives(&shop, "-d -o setuid=off -o quota=99M tank/t", &news);
+    receives(&shop, "-d -o setuid=off -o quota=99M -o mountpoint=/taken tank/t", &news);
     assert_eq!(value(&shop, "setuid", "tank/t/s"), "off local");
     assert_eq!(value(&shop, "setuid", "tank/t/kid"), "off local");
     assert_eq!(value(&shop, "quota", "tank/t/kid"), "0 default");
+    let place = shop.root().join("t/kid");
+    assert_eq!(value(&shop, "mountpoint", "tank/t/kid"), format!("{} default", place.display()));
     exported_and_judged(&shop);
 }
 

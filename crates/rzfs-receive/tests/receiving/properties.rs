@@ -75,7 +75,7 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
     assert!(pool.receive_properties(TARGET, &with).is_err(), "its own quota is less");
     assert_eq!(space(&pool), before);
     let with = ReceivedProperties {
-        own: own(&[("reservation", 40 * MIB), ("quota", 50 * MIB)]),
+        own: own(&[("reservation", 28 * MIB), ("quota", 50 * MIB)]),
         ..brought(&[("reservation", 9 * MIB), ("refreservation", 15 * MIB), ("quota", 20 * MIB)])
     };
     let (refused, record) = pool.receive_properties_recorded(TARGET, &with).unwrap();
@@ -85,7 +85,7 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
         let dir = tree.open(TARGET).unwrap().dsl_dir().clone();
         (dir.quota, dir.reserved)
     };
-    assert_eq!(dir(&pool), (50 * MIB, 40 * MIB));
+    assert_eq!(dir(&pool), (50 * MIB, 28 * MIB));
     assert_eq!(number(&pool, DatasetProperty::RefReservation).0, 15 * MIB);
     pool.take_back_properties(&record).unwrap();
     assert_eq!(space(&pool), before);

@@ -35,7 +35,8 @@ pub struct ReceiveRequest {
     pub target: ReceiveTarget,
     /// The snapshot of which a target that is not there becomes a clone.
     pub origin: Option<String>,
-    /// Properties that the target gets, and that what is below it inherits.
+    /// Properties that the target gets, and that what comes below it inherits; also if nothing comes of
+    /// the target itself.
     pub properties: Vec<Pair>,
     /// Properties whose received values are not in force.
     pub excluded: Vec<String>,
@@ -45,7 +46,7 @@ pub struct ReceiveRequest {
     pub force_unmount: bool,
     /// Who kept the snapshots where they were sent is not taken over.
     pub skip_holds: bool,
-    /// What is made is not mounted.
+    /// Nothing gets mounted that is not, and what is mounted stays where it is.
     pub leave_unmounted: bool,
     /// What becomes of what has arrived when the stream breaks off.
     pub remains: Remains,

@@ -15,8 +15,8 @@ use crate::protocol::{
     self, ReceiveReport, ReceiveRequest, ReceiveTarget, Refusal, StreamExtent, TreeReport,
 };
 use crate::request::Choice;
-use before::{Coming, Preparations, Prepared, engine_refused};
-use brought::{give_delayed, give_snapshot, warnings};
+use before::{Coming, Preparations, Prepared};
+use brought::{engine_refused, give_delayed, give_snapshot, warnings};
 use places::Places;
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};

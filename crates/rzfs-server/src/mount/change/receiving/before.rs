@@ -10,7 +10,7 @@
 //! ```
 //! What is received has to be within quotas, and is mounted with what properties let happen.
 
-use super::brought::{Asked, Brought, asked_for};
+use super::brought::{Asked, Brought, asked_for, engine_refused};
 use super::places::Places;
 use super::wording::cannot;
 use crate::mount::change::datasets::{create_above_with, destroy_again};
@@ -20,8 +20,8 @@ use crate::mount::open::Open;
 use crate::protocol::{Pair, ReceiveRequest, ReceiveTarget, Refusal};
 use rzfs::WritablePool;
 use rzfs::zap::ZapValue;
-use rzfs_dsl::dataset::DatasetKind;
-use rzfs_dsl::live::{ChangeError, EarlierValues, PropertyRecord, ReceivedProperties};
+use rzfs_dsl::dataset::{DatasetError, DatasetKind};
+use rzfs_dsl::live::{EarlierValues, PropertyRecord, ReceivedProperties};
 use rzfs_receive::ReceiveOrder;
 use rzfs_stream::PackagedDataset;
 use std::collections::BTreeSet;
@@ -115,8 +115,11 @@ impl<'a> Preparations<'a> {
         let (asked, above) = self.asked(places, coming.sent, &order.target)?;
         let tree = self.pool.live().dataset_tree().map_err(cannot)?;
         for (name, asked) in &above {
-            if tree.open(name).is_ok() {
-                self.bring_into_line(open, name, *asked, &mut prepared.changed)?;
+            match tree.open(name) {
+                Ok(_) => self.bring_into_line(open, name, *asked, &mut prepared.changed)?,
+                // It is made, or nothing can be below it.
+                Err(DatasetError::NotFound { .. }) => {}
+                Err(error) => return Err(cannot(error)),
             }
         }
         let brought = Brought::new(coming.told, coming.kind, self.request, asked);
@@ -203,9 +206,4 @@ impl<'a> Preparations<'a> {
 
 const fn mounts(request: &ReceiveRequest) -> Mounts {
     if request.leave_unmounted { Mounts::Stay } else { Mounts::Move }
-}
-
-/// The words for what the engine has refused.
-pub(super) fn engine_refused(refused: &[(String, ChangeError)]) -> Vec<(String, String)> {
-    refused.iter().map(|(name, error)| (name.clone(), error.to_string())).collect()
 }

@@ -3,7 +3,6 @@
 //! All of them are somebody else's: a property has to be one that can be set on a dataset of the kind, with
 //! a value that it can have. What cannot be had is told, and keeps nothing from being received.
 
-use super::before::engine_refused;
 use crate::protocol::{Pair, ReceiveRequest};
 use rzfs::WritablePool;
 use rzfs::setting::{DatasetSetting, Occasion, SettingError};
@@ -162,6 +161,11 @@ pub(super) fn warnings(of: &str, refused: Vec<(String, String)>) -> Vec<String> 
 /// A line without anything that a terminal obeys: parts of it are somebody else's.
 fn plain(line: &str) -> String {
     line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+/// The words for what the engine has refused.
+pub(super) fn engine_refused(refused: &[(String, ChangeError)]) -> Vec<(String, String)> {
+    refused.iter().map(|(name, error)| (name.clone(), error.to_string())).collect()
 }
 
 /// Gives a dataset what had to wait for its contents; answers what it cannot have.
