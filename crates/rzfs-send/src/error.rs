@@ -41,6 +41,12 @@ pub enum SendError {
         /// The snapshot.
         name: String,
     },
+    /// It was encrypted by a development version, whose keys nobody receives.
+    #[error("{name} was encrypted by a development version, which is not sent raw")]
+    OldKeys {
+        /// The snapshot.
+        name: String,
+    },
     /// The object set cannot be sent: it is no file system and no volume.
     #[error("{name} is neither a file system nor a volume")]
     Kind {
@@ -98,6 +104,7 @@ impl SendError {
             Self::Redacted { .. }
             | Self::LargeMicrozap { .. }
             | Self::Kind { .. }
+            | Self::OldKeys { .. }
             | Self::ForeignOrder { .. } => ENOTSUP,
             Self::NoPlace { .. } => ENOENT,
             Self::Pointer { .. } | Self::NotSealed { .. } | Self::List(_) => EIO,

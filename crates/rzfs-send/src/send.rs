@@ -127,6 +127,9 @@ impl Send {
             true => snapshot.sealed_keys()?,
             false => None,
         };
+        if sealed.as_ref().is_some_and(|sealed| sealed.keys.version.number() == 0) {
+            return Err(SendError::OldKeys { name: name() });
+        }
         let form = form.of(if sealed.is_some() { Sealing::Sealed } else { Sealing::Plain });
         let objset = match sealed {
             Some(_) => snapshot.open_locked()?,

@@ -44,9 +44,11 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use turns::Turns;
 
+/// How long nobody is let in after somebody could not be.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How often it is looked whether the control socket is still there.
 const SOCKET_GLANCE: Duration = Duration::from_secs(2);
 
@@ -145,7 +147,11 @@ async fn run(
                     let turns = Arc::clone(&turns);
                     tokio::spawn(converse(stream, mounted, (endings, turns), sender));
                 }
-                Err(error) => tracing::warn!(%error, "control socket"),
+                Err(error) => {
+                tracing::warn!(%error, "control socket");
+                // Without descriptors the next one fails as well, until somebody gives some back.
+                sleep(ACCEPT_AGAIN).await;
+            }
             },
             _ = glances.tick() => socket.renew(),
             _ = terminate.recv() => asked_by_signal.begin(&mounted, &endings),

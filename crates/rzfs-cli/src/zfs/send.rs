@@ -66,6 +66,11 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = GRAMMAR.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
     Program::Zfs.refuse_options("send", ABSENT, &words)?;
+    let is_rest = flag('S') || words.iter().any(|word| matches!(word, Word::Option('t', _)));
+    if is_rest && flag('w') {
+        // What has arrived is not raw.
+        return Err(Failure::Failed("raw streams are not resumed by this software yet".to_owned()));
+    }
     if let Some(token) = words.iter().find_map(|word| match word {
         Word::Option('t', token) => Some(token.as_str()),
         _ => None,
@@ -151,7 +156,7 @@ fn saved(words: &[Word], target: String, console: &mut Console<'_>) -> Outcome {
         large_blocks: flag('L'),
         embedded: flag('e'),
         compressed: flag('c'),
-        raw: flag('w'),
+        raw: false,
         portion: Portion::Arrived,
         properties: SentProperties::None,
         holds: false,

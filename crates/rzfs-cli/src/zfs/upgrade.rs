@@ -164,10 +164,11 @@ fn raise(query: &Query, wanted: ZplVersion, line: &str, console: &mut Console<'_
             Some(_) => {
                 let change = Change::RaiseVersion { name: name.clone(), version: wanted.number() };
                 // The history of each pool has the line once.
-                let is_first = pools.insert(pool_of(name).to_owned());
-                let line = is_first.then_some(line);
+                let pool = pool_of(name).to_owned();
+                let line = (!pools.contains(&pool)).then_some(line);
                 match pool_with(name).and_then(|mut pool| source::change(&mut pool, change, line)) {
                     Ok(_) => {
+                        pools.insert(pool);
                         upgraded += 1;
                         continue;
                     }

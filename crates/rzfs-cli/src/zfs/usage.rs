@@ -72,8 +72,8 @@ const COMMANDS: [(&str, &str); 42] = [
     (
         "send",
         "\tsend [-DLPcenvw] [-i snapshot|bookmark | -I snapshot] <snapshot>\n\
-         \tsend [-LPcenvw] -t <receive_resume_token>\n\
-         \tsend [-LPcenvw] --saved <filesystem|volume>\n",
+         \tsend [-LPcenv] -t <receive_resume_token>\n\
+         \tsend [-LPcenv] --saved <filesystem|volume>\n",
     ),
     (
         "receive",

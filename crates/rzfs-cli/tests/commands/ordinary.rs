@@ -287,6 +287,20 @@ fn a_child_keeps_the_directories_that_lead_to_it() {
     user.succeed("umount z");
 }
 
+/// Its directory stays for it, though the contents around it lack that.
+#[test]
+fn a_child_that_a_rollback_has_covered_is_not_taken_away() {
+    let user = Ordinary::new();
+    user.succeed("zfs snapshot z@then");
+    user.succeed("zfs create z/child");
+    user.shell("echo in > $M/child/file");
+    user.succeed("zfs rollback z@then");
+    let script = "! rmdir $M/child 2> /dev/null && ! mv -T $M/child $M/other 2> /dev/null";
+    user.shell(&format!("{script} && cat $M/child/file"));
+    user.succeed("zfs destroy z/child");
+    user.succeed("umount z");
+}
+
 #[test]
 fn a_child_stands_for_a_directory_only() {
     let user = Ordinary::new();

@@ -716,6 +716,26 @@ fn trees_whose_members_have_snapshots_in_common_are_received() {
     exported_and_judged(&shop);
 }
 
+/// Nor is one of them taken for another that is not here yet.
+#[test]
+fn what_is_new_in_a_tree_is_not_received_into_another_member() {
+    let shop = pools();
+    let at = |name: &str| shop.rzfs.path("root").join(name);
+    shop.succeed("zfs create from/t");
+    shop.succeed("zfs create from/t/z");
+    fs::write(at("from/t/z/file"), "of z").unwrap();
+    shop.succeed("zfs snapshot -r from/t@0");
+    receives(&shop, "tank/t", &sent(&shop, "-R from/t@0"));
+    receives(&shop, "from/t/b", &sent(&shop, "from/t/z@0"));
+    fs::write(at("from/t/b/file"), "of b").unwrap();
+    fs::write(at("from/t/z/file"), "of z again").unwrap();
+    shop.succeed("zfs snapshot -r from/t@1");
+    let news = receive(&shop, "-F tank/t", &sent(&shop, "-R -I @0 from/t@1"));
+    let of_z = fs::read_to_string(at("tank/t/z/file")).unwrap();
+    assert_ne!(of_z, "of b", "{news:?}");
+    exported_and_judged(&shop);
+}
+
 /// What goes below the one that takes its name.
 #[test]
 fn news_of_a_tree_turn_it_inside_out() {

@@ -162,6 +162,9 @@ fn encrypted_snapshots_are_sent_raw_without_a_key() {
     let roots: Vec<_> = package.datasets.iter().map(|one| one.is_encryption_root).collect();
     assert_eq!((package.blocks, roots), (PackagedBlocks::Raw, vec![true, false]));
     shop.refuse("zfs send -R tank/e@2", 1);
+    let refused = "raw streams are not resumed by this software yet\n";
+    assert_eq!(shop.refuse("zfs send -w -S tank/e", 1), refused);
+    assert_eq!(shop.refuse("zfs send -w -t 1-0-0-0", 1), refused);
     fs::write(shop.rzfs.path("stream"), &full).unwrap();
     if let Some(zstream) = zstream_program() {
         let dump =

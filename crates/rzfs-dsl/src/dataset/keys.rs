@@ -58,12 +58,16 @@ impl Dataset {
 
     /// Its keys as they are stored; `None` when it is not encrypted.
     pub fn sealed_keys(&self) -> Result<Option<SealedKeys>, DatasetError> {
-        let Some(key) = self.key_object()? else { return Ok(None) };
+        let (Some(key), Some(root)) = (self.key_object()?, self.encryption_root()?) else {
+            return Ok(None);
+        };
         let mos = self.tree().mos();
+        // What else there is of these was not always right.
+        let of_root = root.key_object()?.unwrap_or(key);
         Ok(Some(SealedKeys {
             keys: key_object::wrapped(mos, key)?,
-            format: key_object::format(mos, key)?,
-            derivation: key_object::derivation(mos, key)?,
+            format: key_object::format(mos, of_root)?,
+            derivation: key_object::derivation(mos, of_root)?,
         }))
     }
 

@@ -21,18 +21,22 @@ impl SpaceLimits {
     /// Bytes that can still be charged to the last of these directories, the first of which is
     /// the root of a pool with `pool` bytes.
     pub(crate) fn available(chain: impl Iterator<Item = Self>, pool: u64) -> u64 {
-        let mut space = pool;
-        for (depth, dir) in chain.enumerate() {
-            if depth == 0 {
-                space = space.saturating_sub(dir.used);
-            } else {
-                space = space.saturating_add(dir.reserved.saturating_sub(dir.used));
-            }
-            if dir.quota != 0 {
-                space = space.min(dir.quota.saturating_sub(dir.used));
-            }
+        let mut chain = chain;
+        let Some(root) = chain.next() else { return pool };
+        let space = root.within_quota(pool.saturating_sub(root.used));
+        chain.fold(space, |space, dir| dir.within(space))
+    }
+
+    /// Bytes that can still be charged to this directory, when there is so much for it in the one above.
+    pub(crate) fn within(self, space: u64) -> u64 {
+        self.within_quota(space.saturating_add(self.reserved.saturating_sub(self.used)))
+    }
+
+    fn within_quota(self, space: u64) -> u64 {
+        match self.quota {
+            0 => space,
+            quota => space.min(quota.saturating_sub(self.used)),
         }
-        space
     }
 }
 

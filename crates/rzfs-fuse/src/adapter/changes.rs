@@ -132,9 +132,12 @@ impl Adapter {
         }
     }
 
-    /// The number of the file that a name leads to.
+    /// The number of what a name leads to, a file or a directory of the mount alone.
     pub(crate) fn number_of(&self, directory: INodeNo, name: &[u8]) -> Answer<INodeNo> {
         let (live, directory) = self.changing(directory)?;
+        if let Some(covering) = self.mount_points().lookup(Place::Object(directory), name) {
+            return self.number(Target::MountPoint(covering));
+        }
         match answer(live.lookup(directory, name))? {
             NameTarget::Object(object) => self.number(Target::Live(object)),
             NameTarget::Control => Err(Errno::EPERM),

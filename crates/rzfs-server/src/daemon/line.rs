@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) struct Line(Arc<UnixStream>);
 
 impl Line {
-    pub(super) fn new(stream: UnixStream) -> Self {
+    pub(crate) fn new(stream: UnixStream) -> Self {
         Self(Arc::new(stream))
     }
 

@@ -4,6 +4,7 @@ use super::change::ByPath;
 use super::contents::Contents;
 use super::deleted::DeletedImage;
 use super::open::Open;
+use super::passages::Closed;
 use super::refusal::SUSPENDED;
 use super::relief::Relief;
 use crate::daemon::{Disposition, Ending};
@@ -32,19 +33,16 @@ impl Open {
         }
     }
 
-    /// Refuses to let go of a pool that is sent, or that receives, unless that is broken off.
-    pub(super) fn check_passages(&self, ending: &Ending) -> Result<(), Refusal> {
-        match self.passages.is_empty() {
-            true => Ok(()),
-            false if ending.force => {
-                self.passages.break_off();
-                Ok(())
-            }
-            false => {
-                let reason = "pool is busy\nA snapshot is being sent or received.";
-                Err(not_ended(ending.manner, &self.name(), reason))
-            }
+    /// Refuses to let go of a pool that is sent, or that receives, unless that is broken off. Nothing of
+    /// the kind begins as long as somebody has what this answers.
+    pub(super) fn close_passages(&self, ending: &Ending) -> Result<Closed, Refusal> {
+        if ending.force {
+            return Ok(self.passages.break_off());
         }
+        self.passages.close().ok_or_else(|| {
+            let reason = "pool is busy\nA snapshot is being sent or received.";
+            not_ended(ending.manner, &self.name(), reason)
+        })
     }
 
     /// Has nobody wait for devices as long as an end that is forced goes on: if they have not been
@@ -89,7 +87,7 @@ impl Open {
             match Arc::try_unwrap(pool) {
                 Ok(pool) => break pool,
                 Err(shared) if start.elapsed() < PATIENCE => pool = shared,
-                Err(_) => return Err(not_ended(manner, &name, "pool is busy")),
+                Err(_) => return Err(given_up(manner, &name, "somebody still reads it")),
             }
             std::thread::sleep(Duration::from_millis(1));
         };

@@ -25,6 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// Why no stream begins.
+const ABOUT_TO_GO: &str = "somebody is exporting or destroying the pool";
+
 /// A pool that this process has open.
 ///
 /// Requests that take long (they unmount, or wait for a device) hold nothing that others need:
@@ -283,8 +286,10 @@ impl Mounted for MountedPool {
 
     fn send(&self, request: &SendRequest, to: &mut dyn Write, line: &Line) -> Option<Answer> {
         let open = self.current()?;
+        let Some(_passage) = open.passages.begin(line) else {
+            return Some(Answer::Failed(refusal("cannot send", ABOUT_TO_GO)));
+        };
         let sending = open.sending(request);
-        let _passage = open.passages.begin(line);
         // Whoever takes the pool away does not wait for it.
         drop(open);
         Some(match sending {
@@ -305,7 +310,9 @@ impl Mounted for MountedPool {
             Ok(pool) => Arc::clone(pool),
             Err(reason) => return Some(Answer::Failed(refusal("cannot receive", reason))),
         };
-        let _passage = open.passages.begin(line);
+        let Some(_passage) = open.passages.begin(line) else {
+            return Some(Answer::Failed(refusal("cannot receive", ABOUT_TO_GO)));
+        };
         drop(open);
         let said = self.receive_all(&pool, request, from, line)?;
         Some(
@@ -323,11 +330,12 @@ impl Mounted for MountedPool {
 
     fn end(&self, ending: Ending) -> Result<(), Refusal> {
         let open = self.current();
+        let mut _closed = None;
         if let Some(open) = &open {
             open.check_manner(ending.manner)?;
             open.check_images(&ending)?;
             open.check_devices(&ending)?;
-            open.check_passages(&ending)?;
+            _closed = Some(open.close_passages(&ending)?);
         }
         // Whoever is ending it already may wait for its devices, or do so later.
         let _relief = open.and_then(|open| open.relieve(&ending));

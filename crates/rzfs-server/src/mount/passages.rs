@@ -6,7 +6,14 @@ use std::sync::{Arc, Mutex};
 
 /// Streams that pass. A pool that has some is in use.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Passages(Arc<Mutex<Vec<Line>>>);
+pub(super) struct Passages(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    passing: Vec<Line>,
+    /// How many ends of the pool go on, or wait to.
+    ends: usize,
+}
 
 /// A stream that passes, for as long as somebody has this.
 #[derive(Debug)]
@@ -15,26 +22,74 @@ pub(super) struct Passage {
     all: Passages,
 }
 
+/// No stream begins as long as somebody has this.
+#[derive(Debug)]
+pub(super) struct Closed(Passages);
+
 impl Passages {
-    /// A stream begins.
-    pub(super) fn begin(&self, line: &Line) -> Passage {
-        locked(&self.0).push(line.clone());
-        Passage { line: line.clone(), all: self.clone() }
+    /// A stream begins; `None` if the pool may be about to go.
+    pub(super) fn begin(&self, line: &Line) -> Option<Passage> {
+        let mut state = locked(&self.0);
+        if state.ends > 0 {
+            return None;
+        }
+        state.passing.push(line.clone());
+        Some(Passage { line: line.clone(), all: self.clone() })
     }
 
-    /// Whether none passes.
-    pub(super) fn is_empty(&self) -> bool {
-        locked(&self.0).is_empty()
+    /// Lets none begin; `None` if some pass, and these go on.
+    pub(super) fn close(&self) -> Option<Closed> {
+        let mut state = locked(&self.0);
+        if !state.passing.is_empty() {
+            return None;
+        }
+        state.ends += 1;
+        Some(Closed(self.clone()))
     }
 
-    /// Ends all of them.
-    pub(super) fn break_off(&self) {
-        locked(&self.0).iter().for_each(Line::break_off);
+    /// Lets none begin, and ends those that pass.
+    pub(super) fn break_off(&self) -> Closed {
+        let mut state = locked(&self.0);
+        state.ends += 1;
+        state.passing.iter().for_each(Line::break_off);
+        Closed(self.clone())
     }
 }
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        locked(&self.all.0).retain(|line| !line.is(&self.line));
+        locked(&self.all.0).passing.retain(|line| !line.is(&self.line));
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        locked(&self.0.0).ends -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn nothing_begins_while_the_pool_may_go() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (line, all) = (Line::new(ours), Passages::default());
+        let passing = all.begin(&line).unwrap();
+        assert!(all.close().is_none(), "one passes");
+        drop(passing);
+        let (one, another) = (all.close().unwrap(), all.close().unwrap());
+        drop(one);
+        assert!(all.begin(&line).is_none());
+        drop(another);
+        let passing = all.begin(&line).unwrap();
+        let forced = all.break_off();
+        assert_eq!(theirs.read(&mut [0; 8]).unwrap(), 0, "it is broken off");
+        assert!(all.begin(&line).is_none());
+        drop((passing, forced));
+        assert!(all.close().is_some());
     }
 }

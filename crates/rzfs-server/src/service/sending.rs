@@ -91,6 +91,7 @@ const fn form(request: &SendRequest, features: StreamFeatures) -> Form {
         },
         embedded: request.embedded || features.contains(StreamFeatures::EMBED_DATA),
         compressed: request.compressed || features.contains(StreamFeatures::COMPRESSED),
-        raw: request.raw,
+        // Nor is it raw if that was not.
+        raw: request.raw && matches!(request.portion, Portion::Complete),
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn run(words: &[Word], token: &str, console: &mut Console<'_>) -> Out
         large_blocks: flag('L'),
         embedded: flag('e'),
         compressed: flag('c'),
-        raw: flag('w'),
+        raw: false,
         portion: Portion::Rest { token: token.to_owned() },
         properties: SentProperties::None,
         holds: false,

@@ -40,7 +40,7 @@ pub(super) const REMAPPED: &str = "com.delphix:remap_deadlist";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Done,
-    /// It was written in this very txg: its blocks are not on the devices yet. Or it was closed.
+    /// It was written in this very txg, or it was closed.
     Later,
 }
 
@@ -51,7 +51,13 @@ pub(super) fn left_behind(error: &LiveError) {
 
 impl TaskContext<'_> {
     pub(crate) fn destroy_dataset(&mut self, name: &str) -> Result<Outcome, TaskError> {
-        let place = self.check(|this| this.head(name))?;
+        let place = self.check(|this| {
+            let place = this.head(name)?;
+            if let Some(origin) = this.dir(place.dir)?.origin {
+                this.refuse_if_kept(origin, Need::Clone)?;
+            }
+            Ok(place)
+        })?;
         self.destroy_place(&place)
     }
 
@@ -116,9 +122,6 @@ impl TaskContext<'_> {
             self.mos.check_removal(names, last)?;
         }
         self.refuse_remap_deadlist(&place.name, place.head)?;
-        if let Some(origin) = dir.origin {
-            self.refuse_if_kept(origin, Need::Clone)?;
-        }
         Ok((dir, head))
     }
 

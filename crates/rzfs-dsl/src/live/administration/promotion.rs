@@ -13,7 +13,7 @@ use crate::dataset::DatasetName;
 use crate::live::LiveError;
 use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
-use crate::live::datasets::dir::{SpaceClass, SpaceTrial};
+use crate::live::datasets::dir::SpaceClass;
 use crate::live::datasets::livelist;
 use crate::live::error::UnlessDamaged;
 use crate::live::space::limits::SpaceTier;
@@ -310,9 +310,7 @@ impl TaskContext<'_> {
                 return Err(ChangeError::Quota { name: clone.name.clone() }.into());
             }
         }
-        let mut trial = SpaceTrial::default();
-        self.try_charge(&mut trial, origin.dir, bytes.cast_signed().wrapping_neg())?;
-        if bytes > self.available_in(&trial, clone.dir)? {
+        if bytes > self.available_for_move(bytes, origin.dir, clone.dir)? {
             return Err(ChangeError::NoSpace.into());
         }
         Ok(())

@@ -8,7 +8,7 @@ use crate::dataset::limits::MAX_DEPTH;
 use crate::live::LiveError;
 use crate::live::amounts::SpaceDelta;
 use crate::live::change_error::ChangeError;
-use crate::live::datasets::dir::{SpaceClass, SpaceTrial};
+use crate::live::datasets::dir::SpaceClass;
 use crate::live::space::limits::SpaceTier;
 use crate::mos::MosSource;
 use rzfs_format::dsl::DslDir;
@@ -141,9 +141,7 @@ impl TaskContext<'_> {
         if wanted > room {
             return Err(ChangeError::Quota { name: place.name.clone() }.into());
         }
-        let mut trial = SpaceTrial::default();
-        self.try_charge(&mut trial, old_parent, wanted.cast_signed().wrapping_neg())?;
-        if wanted > self.available_in(&trial, new_parent)? {
+        if wanted > self.available_for_move(wanted, old_parent, new_parent)? {
             return Err(ChangeError::NoSpace.into());
         }
         Ok(())

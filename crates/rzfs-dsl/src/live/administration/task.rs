@@ -198,9 +198,25 @@ impl<'a> TaskContext<'a> {
         &mut self,
         trial: &mut SpaceTrial,
         dir: ObjectId,
-        bytes: i64,
+        bytes: u64,
     ) -> Result<(), LiveError> {
-        self.state.dirs.try_charge(trial, &self.mos, dir, bytes)
+        self.state.dirs.try_charge(trial, &self.mos, (dir, None), bytes.cast_signed())
+    }
+
+    /// Bytes that could be charged to a directory if so many were not charged to another one any more: what
+    /// both are in has them still.
+    pub(super) fn available_for_move(
+        &mut self,
+        bytes: u64,
+        from: ObjectId,
+        to: ObjectId,
+    ) -> Result<u64, LiveError> {
+        let above = self.dirs_above(from)?;
+        let both = self.dirs_above(to)?.into_iter().find(|id| above.contains(id));
+        let mut trial = SpaceTrial::default();
+        let gone = bytes.cast_signed().wrapping_neg();
+        self.state.dirs.try_charge(&mut trial, &self.mos, (from, both), gone)?;
+        self.available_in(&trial, to)
     }
 
     /// Seconds since 1970.

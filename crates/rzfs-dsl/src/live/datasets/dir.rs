@@ -46,11 +46,15 @@ pub(crate) struct Directories {
 
 /// What directories would use, where that is not what they do.
 #[derive(Default, Debug)]
-pub(crate) struct SpaceTrial(BTreeMap<ObjectId, u64>);
+pub(crate) struct SpaceTrial {
+    used: BTreeMap<ObjectId, u64>,
+    /// What is given back within a directory, and may be used in it again, however full the pool is.
+    given_back: Option<(ObjectId, u64)>,
+}
 
 impl SpaceTrial {
     fn used(&self, id: ObjectId, dir: &DslDir) -> u64 {
-        self.0.get(&id).copied().unwrap_or(dir.used)
+        self.used.get(&id).copied().unwrap_or(dir.used)
     }
 }
 
@@ -191,18 +195,25 @@ impl Directories {
                 return Err(LiveError::corrupt(id)(problem));
             }
             let dir = self.get(mos, id)?;
-            chain.push(SpaceLimits { used: trial.used(id, dir), ..SpaceLimits::of(dir) });
+            chain.push((id, SpaceLimits { used: trial.used(id, dir), ..SpaceLimits::of(dir) }));
             level = dir.parent;
         }
-        Ok(SpaceLimits::available(chain.iter().rev().copied(), pool))
+        let mut chain = chain.into_iter().rev();
+        let Some((_, root)) = chain.next() else { return Ok(pool) };
+        let space = SpaceLimits::available(std::iter::once(root), pool);
+        Ok(chain.fold(space, |space, (id, limits)| match trial.given_back {
+            Some((within, bytes)) if within == id => limits.within(space.saturating_add(bytes)),
+            _ => limits.within(space),
+        }))
     }
 
-    /// Charges a directory, and those above it with what it takes beyond its reservation, in a trial.
+    /// Charges a directory, and those above it with what it takes beyond its reservation, in a trial. What
+    /// is taken from it that way stays in `within`, if that is one of these.
     pub(crate) fn try_charge(
         &mut self,
         trial: &mut SpaceTrial,
         mos: &MosTx<'_>,
-        id: ObjectId,
+        (id, within): (ObjectId, Option<ObjectId>),
         bytes: i64,
     ) -> Result<(), LiveError> {
         let (mut level, mut bytes) = (Some(id), bytes);
@@ -211,7 +222,12 @@ impl Directories {
             let dir = self.get(mos, id)?;
             let before = trial.used(id, dir);
             let after = before.saturating_add_signed(bytes);
-            trial.0.insert(id, after);
+            trial.used.insert(id, after);
+            if within == Some(id) && dir.parent.is_some() {
+                let bytes = u64::try_from(bytes.wrapping_neg()).unwrap_or(0);
+                trial.given_back = Some((id, bytes));
+                return Ok(());
+            }
             let charged = |used: u64| used.max(dir.reserved);
             bytes = charged(after).wrapping_sub(charged(before)).cast_signed();
             level = dir.parent;

@@ -146,12 +146,17 @@ pub(super) fn remount(
 
 /// `zfs unmount NAME|DIRECTORY`.
 pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<String>, Refusal> {
+    // Only a path is one: a name is no path from wherever the process is. It is walked before anybody is
+    // kept from the mounts.
+    let place = target
+        .starts_with('/')
+        .then(|| Path::new(target).canonicalize().unwrap_or_else(|_| PathBuf::from(target)));
     let mut table = open.table()?;
     open.forget_finished(&mut table);
     let reports = table.reports();
-    let place = Path::new(target).canonicalize().unwrap_or_else(|_| PathBuf::from(target));
-    let is_meant = |one: &&crate::protocol::MountReport| {
-        one.dataset == target || Path::new(&one.mountpoint) == place
+    let is_meant = |one: &&crate::protocol::MountReport| match &place {
+        Some(place) => Path::new(&one.mountpoint) == place,
+        None => one.dataset == target,
     };
     let Some(mount) = reports.iter().find(is_meant) else {
         let found = open.view().map(|view| view.datasets().open(target));

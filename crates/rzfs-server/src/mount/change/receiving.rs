@@ -107,7 +107,7 @@ impl<'a, 'f> Arrivals<'a, 'f> {
         if streams.is_package() && several && matches!(request.target, ReceiveTarget::Snapshot(_)) {
             return Err(cannot("cannot specify snapshot name for multi-snapshot stream"));
         }
-        let places = Places::new(request, streams.top());
+        let places = Places::new(request, streams.top(), package.as_deref());
         let preparations = Preparations::new(pool, request);
         let (new, left) = (BTreeSet::new(), Vec::new());
         Ok(Self { pool, request, streams, places, package, preparations, new, left })
@@ -244,9 +244,13 @@ impl Arrival<'_> {
     ) -> Result<Ended, Refusal> {
         let Self { pool, arrived, brings, is_new, prepared, told } = self;
         // Nobody renames it from now on.
-        let mut table = open.table()?;
+        let mut table = open.table().inspect_err(|_| prepared.take_back(open, request))?;
         open.forget_finished(&mut table);
-        let target = arrived.target().map_err(|_| cannot("destination was destroyed meanwhile"))?;
+        let Ok(target) = arrived.target() else {
+            drop(table);
+            prepared.take_back(open, request);
+            return Err(cannot("destination was destroyed meanwhile"));
+        };
         let mut change = Arriving { arrived: Some(arrived), brings, target: &target };
         let exchanged = exchange(open, &mut table, &target, &mut change);
         let (received, complaints) = match exchanged {
@@ -368,7 +372,9 @@ fn order<R: Read>(
         let is_clone = order.origin.is_some() || incoming.is_clone();
         if let Some(source) = incoming.source().filter(|_| !is_clone)
             && let Some(parent) = parent
-            && let Some(renamed) = with_snapshot(&parent, source).map_err(cannot)?
+            && let Some(renamed) =
+                with_snapshot(&parent, source, |name| !places.is_of_another(name, &sent))
+                    .map_err(cannot)?
         {
             order.target = renamed;
             return Ok(Order { order, is_new: false, extent });
@@ -385,10 +391,14 @@ fn has_snapshot(dataset: &Dataset, guid: Guid) -> Result<bool, DatasetError> {
     Ok(dataset.snapshots()?.iter().any(|snapshot| snapshot.dsl_dataset().guid == guid))
 }
 
-/// The name of what has a snapshot with this identity, of a file system and all below it.
-fn with_snapshot(parent: &Dataset, guid: Guid) -> Result<Option<String>, DatasetError> {
+/// The name of what has a snapshot with this identity, of a file system and all below it that may be meant.
+fn with_snapshot(
+    parent: &Dataset,
+    guid: Guid,
+    may_be: impl Fn(&str) -> bool,
+) -> Result<Option<String>, DatasetError> {
     for dataset in parent.descendants()? {
-        if has_snapshot(&dataset, guid)? {
+        if may_be(dataset.name()) && has_snapshot(&dataset, guid)? {
             return Ok(Some(dataset.name().to_owned()));
         }
     }

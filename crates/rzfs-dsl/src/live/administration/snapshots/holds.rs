@@ -105,7 +105,7 @@ impl TaskContext<'_> {
     }
 
     /// Destroys a snapshot that was to be destroyed as soon as nobody needs it, if nobody does.
-    /// Where damage is in the way it stays: nobody is there who could be refused.
+    /// Where damage is in the way, or somebody reads it, it stays: nobody is there who could be refused.
     pub(in crate::live::administration) fn destroy_if_deferred(
         &mut self,
         id: ObjectId,
@@ -115,6 +115,10 @@ impl TaskContext<'_> {
             let snapshot = this.dataset(id)?;
             let is_wanted = snapshot.flags & DslDataset::FLAG_DEFER_DESTROY == 0;
             if is_wanted || snapshot.child_count > 1 || this.hold_count(&snapshot)? > 0 {
+                return Ok(None);
+            }
+            if this.pool.readers.is_kept(SnapshotIdentity::of(id, &snapshot)) {
+                tracing::warn!(snapshot = %id, "a snapshot that somebody reads stays");
                 return Ok(None);
             }
             let place = place(this)?;

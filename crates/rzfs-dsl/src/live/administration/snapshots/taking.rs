@@ -55,7 +55,7 @@ impl TaskContext<'_> {
             if plan.reserved > this.available_in(&trial, plan.place.dir)? {
                 return Err(ChangeError::NoSpace.into());
             }
-            this.try_charge(&mut trial, plan.place.dir, plan.reserved.cast_signed())?;
+            this.try_charge(&mut trial, plan.place.dir, plan.reserved)?;
             Ok(plan)
         })?;
         let properties = self.check_snapshot_properties(&new.properties)?;

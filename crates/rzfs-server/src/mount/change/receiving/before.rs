@@ -138,6 +138,10 @@ impl<'a> Preparations<'a> {
                 let own = |name: &str| self.own_above(&above, name);
                 create_above_with(self.pool, &order.target, own, &mut prepared.made)
                     .map_err(cannot)?;
+                // Nor does it go with the next package that says something of them.
+                for (name, asked) in above.iter().filter(|(name, _)| prepared.made.contains(name)) {
+                    self.bring_into_line(open, name, *asked, &mut prepared.changed)?;
+                }
             }
         } else if received.is_some() || !own.is_empty() {
             let gets = (&received.unwrap_or_default(), own.as_slice());

@@ -2,6 +2,8 @@
 
 use super::wording::{cannot, refusal_of_name};
 use crate::protocol::{ReceiveRequest, ReceiveTarget, Refusal};
+use rzfs_stream::Package;
+use std::collections::BTreeMap;
 
 /// Names here of what has others where it was sent.
 #[derive(Debug)]
@@ -9,11 +11,27 @@ pub(super) struct Places {
     target: ReceiveTarget,
     /// What was sent, with all below it; `None`: each stream stands alone.
     top: Option<String>,
+    /// Where each member of a package goes to.
+    members: BTreeMap<String, String>,
 }
 
 impl Places {
-    pub(super) fn new(request: &ReceiveRequest, top: Option<&str>) -> Self {
-        Self { target: request.target.clone(), top: top.map(str::to_owned) }
+    pub(super) fn new(
+        request: &ReceiveRequest,
+        top: Option<&str>,
+        package: Option<&Package>,
+    ) -> Self {
+        let (target, top) = (request.target.clone(), top.map(str::to_owned));
+        let mut places = Self { target, top, members: BTreeMap::new() };
+        let names = package.into_iter().flat_map(|package| &package.datasets);
+        let members = names.filter_map(|one| Some((places.of(&one.name).ok()?, one.name.clone())));
+        places.members = members.collect();
+        places
+    }
+
+    /// Whether a name here is that of what was sent under another name than this.
+    pub(super) fn is_of_another(&self, name: &str, sent: &str) -> bool {
+        self.members.get(name).is_some_and(|member| member != sent)
     }
 
     /// The file system or volume that gets what was sent of another one.
@@ -63,7 +81,7 @@ mod tests {
     use super::*;
 
     fn place(target: ReceiveTarget, top: Option<&str>, sent: &str) -> Option<String> {
-        Places { target, top: top.map(str::to_owned) }.of(sent).ok()
+        Places { target, top: top.map(str::to_owned), members: BTreeMap::new() }.of(sent).ok()
     }
 
     #[test]

@@ -152,14 +152,21 @@ impl Adjustment<'_> {
             Err(DatasetError::NotFound { .. }) => return Ok(Vec::new()),
             top => top?,
         };
-        let locals = top.descendants()?.into_iter().map(|dataset| {
+        let all = top.descendants()?;
+        let names: BTreeSet<_> = all.iter().map(|one| one.name().to_owned()).collect();
+        let locals = all.into_iter().map(|dataset| {
             let snapshots = dataset.snapshots()?;
             let is_here = |told: &&&PackagedDataset| {
                 self.places.of(&told.name).is_ok_and(|place| place == dataset.name())
             };
+            // Of several that is meant which is not here under its own name.
+            let is_missing = |told: &&&PackagedDataset| {
+                self.places.of(&told.name).is_ok_and(|place| !names.contains(&place))
+            };
             let of = |one: &Dataset| {
                 let all = known.get(&one.dsl_dataset().guid)?;
-                all.iter().find(is_here).or(all.first()).copied()
+                let missing = || all.iter().find(is_missing);
+                all.iter().find(is_here).or_else(missing).or(all.first()).copied()
             };
             let told = snapshots.iter().rev().find_map(of);
             Ok(Local { dataset, snapshots, told })
