@@ -1,20 +1,13 @@
 //! What `zfs receive` promises whoever takes packages of others: nothing outside of the target changes,
 //! and what is asked for with `-o`, `-x` and `-u` holds.
 
-use crate::receiving::{exported_and_judged, pools, receive, receives, sent};
+use crate::receiving::{exported_and_judged, file_of, pools, receive, receives, sent};
 use crate::workshop::Workshop;
 use rzfs_format::ByteOrder;
 use rzfs_format::stream::Record;
 use rzfs_stream::{ReadOptions, StreamReader, StreamWriter};
 use std::fs::{self, File};
-use std::io::{Read, Seek, Write};
-
-fn file_of(bytes: &[u8]) -> File {
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(bytes).unwrap();
-    file.rewind().unwrap();
-    file
-}
+use std::io::{Read, Seek};
 
 /// A stream that breaks off before its end.
 fn cut(stream: &File) -> File {

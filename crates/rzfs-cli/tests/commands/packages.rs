@@ -1,7 +1,9 @@
 //! Packages: trees, properties and holds that are sent and received.
 
 use crate::harness::Outcome;
-use crate::receiving::{command, exported_and_judged, pools, receive, receives, sent, tree};
+use crate::receiving::{
+    command, exported_and_judged, file_of, pools, receive, receives, sent, tree,
+};
 use crate::workshop::Workshop;
 use rzfs_format::nvlist::NvString;
 use rzfs_format::stream::{
@@ -50,13 +52,6 @@ fn streams(stream: &File) -> Vec<(Guid, Guid, String)> {
     }
     begins.remove(0);
     begins
-}
-
-fn file_of(bytes: &[u8]) -> File {
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(bytes).unwrap();
-    file.rewind().unwrap();
-    file
 }
 
 /// Properties: name, value, received value, source.

@@ -39,6 +39,14 @@ pub(crate) fn sent(shop: &Workshop, line: &str) -> File {
     file
 }
 
+/// A stream of these bytes, as a file.
+pub(crate) fn file_of(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
 /// Runs `zfs receive` on a stream from its beginning.
 pub(crate) fn receive(shop: &Workshop, line: &str, stream: &File) -> Outcome {
     let mut stream = stream.try_clone().unwrap();
