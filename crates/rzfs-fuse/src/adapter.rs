@@ -52,7 +52,7 @@ impl Adapter {
 
     /// Makes the directories that a path from the root lacks. Nothing else may change names of
     /// directories meanwhile.
-    pub(crate) fn make_way(&self, path: &Path) -> io::Result<MountPath> {
+    pub(crate) fn make_path(&self, path: &Path) -> io::Result<MountPath> {
         let mut all = MountPoints::clone(&self.mount_points());
         let way = all.add(&self.head, path)?;
         *self.mount_points.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
@@ -61,7 +61,7 @@ impl Adapter {
 
     /// Takes away what was made for a path and no other one needs; answers the uppermost
     /// directory of that.
-    pub(crate) fn take_way(&self, way: &MountPath) -> Option<(Place, Vec<u8>)> {
+    pub(crate) fn drop_path(&self, way: &MountPath) -> Option<(Place, Vec<u8>)> {
         let mut all = self.mount_points.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut all).remove(way)
     }
@@ -94,9 +94,9 @@ impl Adapter {
         }
     }
 
-    /// Takes what is stored into pages for stored into these contents from now on.
-    pub(crate) fn give_nothing_up(&self) {
-        self.known.give_nothing_up();
+    /// What is stored into pages from now on belongs to these contents.
+    pub(crate) fn keep_all_pages(&self) {
+        self.known.keep_all_pages();
     }
 
     /// The file system without its snapshots.
@@ -320,9 +320,9 @@ impl Adapter {
     }
 
     /// Notes that it knows how long the file is.
-    pub(crate) fn note_length_known(&self, inode: INodeNo) {
+    pub(crate) fn clear_resized(&self, inode: INodeNo) {
         if let Ok(Target::Live(object)) = self.target(inode) {
-            self.known.note_length_known(object);
+            self.known.clear_resized(object);
         }
     }
 

@@ -126,19 +126,19 @@ impl Detached {
 #[derive(Debug)]
 pub(crate) struct Attached {
     at: Attachment,
-    finally: AtRelease,
+    finally: OnDrop,
 }
 
 /// What becomes of a mount when nobody holds it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum AtRelease {
+enum OnDrop {
     Unmounted,
     Left,
 }
 
 impl Attached {
     pub(crate) fn new(at: Attachment) -> Self {
-        Self { at, finally: AtRelease::Unmounted }
+        Self { at, finally: OnDrop::Unmounted }
     }
 
     /// Where it is.
@@ -153,13 +153,13 @@ impl Attached {
 
     /// Lets go of it, and of it alone: it stays as it is.
     pub(crate) fn leave(mut self) {
-        self.finally = AtRelease::Left;
+        self.finally = OnDrop::Left;
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if self.finally == AtRelease::Left {
+        if self.finally == OnDrop::Left {
             return;
         }
         if let Err(error) = self.at.unmount(InUse::Refuse) {

@@ -266,7 +266,7 @@ impl<F> Grafts<F> {
 
     /// Takes a file system away whatever the kernel knows of it. Its numbers lead nowhere until
     /// they are forgotten.
-    pub(crate) fn remove_anyway(&self, file_system: usize) -> Option<Arc<F>> {
+    pub(crate) fn force_remove(&self, file_system: usize) -> Option<Arc<F>> {
         let mut state = self.write();
         let slot = state.grafts.get_mut(file_system.checked_sub(1)?)?.as_mut()?;
         let (place, removed) = (slot.place, slot.file_system.take());
@@ -364,7 +364,7 @@ mod tests {
         let first = graft(&grafts, 7, "first");
         grafts.enter((0, INodeNo(7)), (INodeNo::ROOT, OsStr::new("first"))).unwrap();
         let number = grafts.outer(first, INodeNo(34)).unwrap();
-        assert_eq!(grafts.remove_anyway(first), Some(Arc::new("first")));
+        assert_eq!(grafts.force_remove(first), Some(Arc::new("first")));
         let (index, _) = grafts.inner(number).unwrap();
         assert_eq!(grafts.get(index), None, "it leads nowhere");
         let second = graft(&grafts, 7, "second");

@@ -184,7 +184,7 @@ impl KnownFiles {
     }
 
     /// Notes that the kernel knows how long a file is.
-    pub(crate) fn note_length_known(&self, object: ObjectId) {
+    pub(crate) fn clear_resized(&self, object: ObjectId) {
         if let Some(entry) = self.shard(object).get_mut(&object) {
             entry.is_resized = false;
         }
@@ -208,11 +208,11 @@ impl KnownFiles {
         numbers
     }
 
-    /// Takes what is stored into pages for stored into these contents from now on.
-    pub(crate) fn give_nothing_up(&self) {
+    /// What is stored into pages from now on belongs to these contents.
+    pub(crate) fn keep_all_pages(&self) {
         for shard in &self.shards {
             for entry in lock(shard).values_mut() {
-                entry.pages.give_nothing_up();
+                entry.pages.keep_all_pages();
             }
         }
     }

@@ -442,7 +442,8 @@ impl Walk {
         match found {
             Ok(directory) => {
                 if self.links == Links::OfHost {
-                    self.led_by_others |= !is_put_by_us(self.here.as_fd(), directory.as_fd());
+                    self.led_by_others |=
+                        !is_placement_trusted(self.here.as_fd(), directory.as_fd());
                 }
                 (self.here, self.path) = (directory, path);
                 Ok(None)
@@ -464,8 +465,8 @@ impl Walk {
             && self.followed <= MAX_LINKS
             && !self.led_by_others
             && is_ours(stat.st_uid)
-            && is_written_by_us(self.here.as_fd())
-            && !is_told_by_others(found.as_fd())
+            && only_we_can_write(self.here.as_fd())
+            && !is_on_untrusted_mount(found.as_fd())
                 .map_err(|source| PlaceError::System { path: path.clone(), source })?;
         if !is_followed {
             return Err(PlaceError::Link(path));
@@ -487,24 +488,24 @@ fn look_at_ours(file: BorrowedFd<'_>) -> Option<Statx> {
 }
 
 /// Whether nobody but root and the user of this process can put anything into a directory.
-fn is_written_by_us(directory: BorrowedFd<'_>) -> bool {
+fn only_we_can_write(directory: BorrowedFd<'_>) -> bool {
     const WRITABLE: u16 = 0o022;
     look_at_ours(directory).is_some_and(|found| found.stx_mode & WRITABLE == 0)
 }
 
 /// Whether nobody else can have put a directory into another: that is theirs to write, or it is theirs
 /// and nobody takes it away, as in `/tmp`. (What is no directory can be put there by whoever has it.)
-fn is_put_by_us(above: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> bool {
+fn is_placement_trusted(above: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> bool {
     const STICKY: u16 = 0o1000;
     // The owner of a sticky directory can rename what is in it.
     let is_sticky = |found: Statx| found.stx_mode & STICKY != 0;
-    is_written_by_us(above)
+    only_we_can_write(above)
         || look_at_ours(above).is_some_and(is_sticky) && look_at_ours(directory).is_some()
 }
 
 /// Whether a file is in a mount of rzfs, whose contents may come from anywhere, or in one of FUSE
 /// that another user has made: there owners are what that says.
-fn is_told_by_others(file: BorrowedFd<'_>) -> io::Result<bool> {
+fn is_on_untrusted_mount(file: BorrowedFd<'_>) -> io::Result<bool> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = statx(file, c"", flags, StatxFlags::TYPE)?;
     let superblock = (found.stx_dev_major, found.stx_dev_minor);

@@ -340,15 +340,8 @@ impl OpenPool {
         stream: impl Read,
         remains: Remains,
     ) -> Result<(), ProofError> {
-        let order = ReceiveOrder {
-            target: target.to_owned(),
-            snapshot: None,
-            origin: None,
-            properties: Vec::new(),
-            received: None,
-            changes: LocalChanges::GivenUp,
-            remains,
-        };
+        let changes = LocalChanges::GivenUp;
+        let order = ReceiveOrder { changes, remains, ..ReceiveOrder::for_target(target) };
         let mut streams = Streams::open(stream)?;
         while let Some(incoming) = streams.next_stream()? {
             let arrived = incoming.arrive(&self.pool, &order)?;

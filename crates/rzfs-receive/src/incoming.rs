@@ -58,6 +58,22 @@ pub struct ReceiveOrder {
     pub remains: Remains,
 }
 
+impl ReceiveOrder {
+    /// What the stream says goes to `target`, which keeps its own changes; of what breaks off nothing
+    /// remains.
+    pub fn for_target(target: impl Into<String>) -> Self {
+        Self {
+            target: target.into(),
+            snapshot: None,
+            origin: None,
+            properties: Vec::new(),
+            received: None,
+            changes: LocalChanges::Kept,
+            remains: Remains::Destroyed,
+        }
+    }
+}
+
 /// What becomes of what has arrived when a stream breaks off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remains {

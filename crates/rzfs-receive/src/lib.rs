@@ -17,3 +17,8 @@ mod version;
 pub use error::{ReceiveError, RecordProblem, Unsupported};
 pub use incoming::{Arrived, Incoming, ReceiveOrder, Received, Remains, Streams};
 pub use package::PackageProblem;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -19,6 +19,7 @@ mod daemon;
 mod error;
 pub mod keys;
 mod mount;
+mod privileges;
 pub mod protocol;
 pub mod request;
 pub mod sandbox;

@@ -26,6 +26,7 @@ mod table;
 
 use crate::daemon::{self, Completeness, Daemon, DaemonError, Ending, Mounted, Verdict};
 use crate::error::ServeError;
+use crate::privileges;
 use crate::request::ServeRequest;
 use crate::sandbox::{self, Duty};
 use crate::starter::Starter;
@@ -58,6 +59,7 @@ pub fn serve(
     daemon::wait_for_no_pages();
     // Before anything is read of a device.
     if mounts_without_helper() {
+        privileges::drop_needless();
         sandbox::enter(Duty::Serving);
     }
     if let Err(error) = rzfs_fuse::hold_process_files() {

@@ -49,3 +49,8 @@ pub use reader::{Checksums, ReadOptions, StreamReader};
 pub use rules::{Limits, MAX_NVLIST, MAX_PAYLOAD, Rules};
 pub use token::{ResumeToken, TokenError};
 pub use writer::StreamWriter;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

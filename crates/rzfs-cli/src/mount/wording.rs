@@ -117,16 +117,15 @@ impl Wording {
     }
 }
 
-/// What OpenZFS says about a pool that it can only read.
+/// What is said about a pool that can only be read.
 fn not_writable(pool: &str, reason: &NotWritable) -> String {
     let refused = format!("cannot import '{pool}': unsupported version or feature");
     match reason {
         NotWritable::Features { names } => {
             let features: String = names.iter().map(|name| format!("\t{name}\n")).collect();
             format!(
-                "This pool uses the following feature(s) not supported by this system:\n\
+                "Writing to the pool takes features that this software does not have:\n\
                  {features}\
-                 All unsupported features are only required for writing to the pool.\n\
                  {refused}"
             )
         }

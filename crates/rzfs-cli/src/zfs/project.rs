@@ -35,7 +35,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     let mut outcome = Ok(());
     for path in &operands {
-        match request.treat_all(path, console) {
+        match request.process_all(path, console) {
             Err(Failure::Status(_, status)) => {
                 outcome = Err(Failure::Status(String::new(), status));
             }
@@ -154,7 +154,7 @@ impl Request {
 
     /// Does it to a file that the command line names, and to those below it. Of what cannot be done
     /// only the status is left to tell.
-    fn treat_all(&self, path: &str, console: &mut Console<'_>) -> Outcome {
+    fn process_all(&self, path: &str, console: &mut Console<'_>) -> Outcome {
         let mut named = None;
         let mut outcome = Ok(());
         files::each(path, self.depth, |found| {

@@ -103,8 +103,8 @@ const COMMANDS: [(&str, &str); 42] = [
 ];
 
 /// What rzfs adds, and where to read on.
-const NOTES: &str = "\nEach dataset is of the form: pool/[dataset/]*dataset[@name]\n\n\
-     For the property list, run: zfs set|get\n\n\
+const NOTES: &str = "\nA file system or volume is named POOL[/NAME]..., a snapshot of it with @NAME.\n\
+     'zfs get' without words lists all properties.\n\n\
      All commands take -d DEVICE... for pools that are not mounted.\n";
 
 /// Everything.

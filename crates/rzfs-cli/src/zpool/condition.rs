@@ -1,5 +1,5 @@
-//! OpenZFS's words for the condition of a pool (spec 09, sections 2.2 and 2.6), and our own where
-//! its words tell of repairs that nobody makes here.
+//! What is said of the condition of a pool: conditions, layout and message numbers are OpenZFS's
+//! (spec 09, sections 2.2 and 2.6), sentences are our own.
 
 mod import;
 mod status;
@@ -20,6 +20,8 @@ pub(crate) struct Explanation {
     pub(crate) status: &'static str,
     /// What to do.
     pub(crate) action: &'static str,
+    /// Whether the names of features belong below what is the matter.
+    pub(crate) announces_features: bool,
     /// Last part of the message's address.
     pub(crate) id: Option<&'static str>,
 }
@@ -38,7 +40,15 @@ const fn explain(status: &'static str, action: &'static str) -> Texts {
 impl Texts {
     const fn about(self, condition: PoolStatus) -> Explanation {
         let Self { status, action } = self;
-        Explanation { status, action, id: condition.message_id() }
+        Explanation {
+            status,
+            action,
+            announces_features: matches!(
+                condition,
+                PoolStatus::UnsupportedFeatures | PoolStatus::UnsupportedFeaturesForWriting
+            ),
+            id: condition.message_id(),
+        }
     }
 }
 
@@ -47,7 +57,7 @@ impl Explanation {
     pub(crate) fn print(&self, features: &[String], out: &mut dyn Write) -> io::Result<()> {
         if !self.status.is_empty() {
             writeln!(out, "status: {}", self.status.replace('\n', "\n\t"))?;
-            if self.status.ends_with("system:") {
+            if self.announces_features {
                 features.iter().try_for_each(|feature| writeln!(out, "\t{feature}"))?;
             }
         }

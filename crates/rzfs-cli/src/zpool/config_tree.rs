@@ -127,7 +127,7 @@ impl<'a> ConfigTree<'a> {
         out: &mut dyn Write,
         line: &Line<'_>,
     ) -> io::Result<()> {
-        if self.style.unhealthy_only && is_well(vdev) {
+        if self.style.unhealthy_only && is_healthy(vdev) {
             return Ok(());
         }
         line(vdev, &self.style.names.name(vdev), depth, out)?;
@@ -277,12 +277,12 @@ pub(crate) fn is_shown(vdev: &VdevReport) -> bool {
 }
 
 /// No errors, and in order down to the last leaf.
-fn is_well(vdev: &VdevReport) -> bool {
+fn is_healthy(vdev: &VdevReport) -> bool {
     let counts = &vdev.statistics;
     vdev.health.state == VdevState::Healthy
         && vdev.lacks.is_none()
         && counts.read_errors + counts.write_errors + counts.checksum_errors == 0
-        && vdev.children.iter().all(is_well)
+        && vdev.children.iter().all(is_healthy)
 }
 
 fn name_width(vdev: &VdevReport, names: NameStyle, indent: usize) -> usize {

@@ -109,7 +109,7 @@ fn destroyed_pools_can_be_brought_back() {
         "cannot import 'tank': no such pool available\n"
     );
     let listed = shop.succeed("zpool import -d IMAGES -D");
-    let action = "action: The pool was destroyed, but can be imported using the '-Df' flags.\n";
+    let action = "action: The pool was destroyed: 'zpool import -Df' brings it back.\n";
     assert!(listed.contains(action), "{listed}");
     shop.succeed("zpool import -d IMAGES -D tank");
     shop.succeed("zpool reguid tank");

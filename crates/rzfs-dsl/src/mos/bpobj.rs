@@ -89,7 +89,7 @@ pub(crate) fn append(
     mos.set_record(id, &header)
 }
 
-/// Has everything on a list be on another one, `id`: its entries, and the lists in it, are taken over
+/// Moves all entries of a list to another one, `id`: its entries, and the lists in it, are taken over
 /// where they are few, so that lists are not nested ever more deeply. Otherwise it becomes one of
 /// the lists in the other one (spec 04, section 4.2).
 pub(crate) fn enqueue(mos: &MosTx<'_>, id: ObjectId, list: ObjectId) -> Result<(), LiveError> {

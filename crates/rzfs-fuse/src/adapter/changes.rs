@@ -119,7 +119,12 @@ impl Adapter {
     }
 
     /// Refuses to take a directory away in which there are directories that only the mount has.
-    fn refuse_way(&self, live: &LiveFileSystem, directory: ObjectId, name: &[u8]) -> Answer<()> {
+    fn refuse_reserved(
+        &self,
+        live: &LiveFileSystem,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Answer<()> {
         let mount_points = self.mount_points();
         if mount_points.is_empty() {
             return Ok(());
@@ -224,7 +229,7 @@ impl Adapter {
             return Ok(());
         }
         self.refuse_mount_point(directory, name, Errno::EBUSY)?;
-        self.refuse_way(live, directory, name)?;
+        self.refuse_reserved(live, directory, name)?;
         answer(live.rmdir(directory, name))
     }
 
@@ -247,7 +252,7 @@ impl Adapter {
             _ => return Err(Errno::EINVAL),
         };
         if mode == RenameMode::Replace {
-            self.refuse_way(live, target, to.1)?;
+            self.refuse_reserved(live, target, to.1)?;
         }
         let (from, to) =
             (Named { directory: source, name: from.1 }, Named { directory: target, name: to.1 });
@@ -276,9 +281,9 @@ impl Adapter {
     }
 
     /// Whether a file has lost set-user-id or set-group-id since this was asked the last time.
-    pub(crate) fn take_lost_set_id(&self, inode: INodeNo) -> Answer<bool> {
+    pub(crate) fn take_setid_cleared(&self, inode: INodeNo) -> Answer<bool> {
         let (live, object) = self.changing(inode)?;
-        answer(live.take_lost_set_id(object))
+        answer(live.take_setid_cleared(object))
     }
 
     /// Changes attributes; gives those that users see.

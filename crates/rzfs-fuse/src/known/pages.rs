@@ -84,8 +84,8 @@ impl KernelPages {
         is_outdated
     }
 
-    /// What is stored is taken for stored into these contents from now on.
-    pub(super) fn give_nothing_up(&mut self) {
+    /// What is stored from now on belongs to these contents.
+    pub(super) fn keep_all_pages(&mut self) {
         if matches!(self, Self::Outdated | Self::GivenUp) {
             *self = Self::Some;
         }
@@ -128,7 +128,7 @@ mod tests {
         assert!(!pages.give_up());
         pages.get();
         pages.outdate();
-        pages.give_nothing_up();
+        pages.keep_all_pages();
         assert!(!pages.give_up());
         assert_eq!(pages, KernelPages::Some);
     }

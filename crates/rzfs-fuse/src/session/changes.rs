@@ -2,7 +2,7 @@
 //! mount has more than one.
 
 use super::Session;
-use super::told::Told;
+use super::told::Answered;
 use super::waiting::Shortening;
 use crate::adapter::Creation;
 use crate::answer::{Answer, is_suspended};
@@ -318,7 +318,7 @@ impl Session {
 
     /// Answers what came of a change of a file; if all changes of its file system are to be
     /// durable, when this one is.
-    pub(super) fn answer_change<T: Told>(
+    pub(super) fn answer_change<T: Answered>(
         self: &Arc<Self>,
         inode: INodeNo,
         answer: Answer<T>,
@@ -373,7 +373,7 @@ impl Session {
                     match place == offset {
                         // The kernel appends one after the other: it knows the length, and nothing is
                         // on its way that it has sent before it did.
-                        true if goes_to_end => adapter.note_length_known(inode),
+                        true if goes_to_end => adapter.clear_resized(inode),
                         true => {}
                         false => progress.is_elsewhere = true,
                     }
@@ -405,7 +405,7 @@ impl Session {
             let (live, object) = adapter.changing(inode)?;
             Ok((written, (is_stale, is_elsewhere), (Arc::clone(live), object)))
         });
-        self.tell_of_lost_set_id(inode, caller);
+        self.invalidate_mode_if_setid_cleared(inode, caller);
         let (written, (is_stale, is_elsewhere), (live, object)) = match written {
             Ok(written) => written,
             Err(error) => {
@@ -453,7 +453,7 @@ impl Session {
         let (_, of_source, source) = self.inner(from.0)?;
         let (_, adapter, target) = self.inner(to.0)?;
         let copied = adapter.copy((&of_source, source, from.1), (target, to.1), len, caller);
-        self.tell_of_lost_set_id(to.0, caller);
+        self.invalidate_mode_if_setid_cleared(to.0, caller);
         copied
     }
 
@@ -467,7 +467,7 @@ impl Session {
     ) -> Answer<()> {
         let (_, adapter, inner) = self.inner(inode)?;
         let allocated = adapter.allocate(inner, offset, len, allocation, caller);
-        self.tell_of_lost_set_id(inode, caller);
+        self.invalidate_mode_if_setid_cleared(inode, caller);
         allocated
     }
 
@@ -490,12 +490,12 @@ impl Session {
 
     /// Has the kernel ask for the mode of a file if this change of its contents has changed it:
     /// it asks for times and lengths only.
-    fn tell_of_lost_set_id(&self, inode: INodeNo, caller: Caller) {
+    fn invalidate_mode_if_setid_cleared(&self, inode: INodeNo, caller: Caller) {
         if caller.privilege == Privilege::Superuser {
             return;
         }
         let lost =
-            self.inner(inode).and_then(|(_, adapter, inode)| adapter.take_lost_set_id(inode));
+            self.inner(inode).and_then(|(_, adapter, inode)| adapter.take_setid_cleared(inode));
         if lost == Ok(true) {
             self.cache.forget_attributes(inode);
         }

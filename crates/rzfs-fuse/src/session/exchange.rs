@@ -92,7 +92,7 @@ impl Session {
         let files = outdated.files.into_iter().map(Stale::File);
         let names = names.into_iter().map(|(directory, name)| Stale::Name(directory, name));
         self.tell_kernel_to_forget((index, &successor), files.chain(names));
-        successor.give_nothing_up();
+        successor.keep_all_pages();
         self.tell_kernel_of_lengths((index, &successor), longer);
         Ok(Exchanged { changed, lost: None })
     }

@@ -70,7 +70,7 @@ impl Session {
         let adapter = Arc::new(Adapter::new(file_system, control, directories));
         let outer = self.file_system(within).map_err(invalid)?;
         let _still = self.shape.write().unwrap_or_else(PoisonError::into_inner);
-        let way = outer.make_way(&relative)?;
+        let way = outer.make_path(&relative)?;
         let graft = || {
             let is_covered = |directory| self.grafts.is_place(within, directory);
             let (parent, directory) = directory_at(&outer, &relative, is_covered)?;
@@ -104,7 +104,7 @@ impl Session {
             }
             Err(error) => {
                 // Somebody may have seen it meanwhile.
-                let gone = outer.take_way(&way);
+                let gone = outer.drop_path(&way);
                 let changed = gone.and_then(|gone| self.entrance_of(within, &outer, gone));
                 Err(NotInserted { error: invalid(error), changed })
             }
@@ -121,7 +121,7 @@ impl Session {
             let _still = self.shape.write().unwrap_or_else(PoisonError::into_inner);
             let root = self.root();
             for path in paths {
-                let new = root.make_way(path)?.new;
+                let new = root.make_path(path)?.new;
                 changed.extend(new.and_then(|new| self.entrance_of(0, &root, new)));
             }
         }
@@ -159,7 +159,7 @@ impl Session {
             let at = |path: &PathBuf| places.iter().find(|one| one.path == *path).cloned();
             paths.iter().filter_map(at).collect()
         };
-        let taken = self.take_anyway(&placed);
+        let taken = self.force_ungraft(&placed);
         let gone: Vec<_> = placed.iter().filter_map(|one| self.give_up_place(one)).collect();
         self.tell_kernel_of_each(FORCED_PATIENCE, gone, |session, (directory, name)| {
             session.cache.forget_name(directory, &name);
@@ -172,7 +172,7 @@ impl Session {
         self.places.lock().retain(|one| one.path != placed.path);
         let outer = self.file_system(placed.within).ok()?;
         outer.forget(placed.directory, 1);
-        let gone = outer.take_way(&placed.way)?;
+        let gone = outer.drop_path(&placed.way)?;
         self.entrance_of(placed.within, &outer, gone)
     }
 
@@ -207,7 +207,7 @@ impl Session {
     }
 
     /// Takes file systems, whoever uses them.
-    fn take_anyway(self: &Arc<Self>, placed: &[Placed]) -> Vec<Arc<Adapter>> {
+    fn force_ungraft(self: &Arc<Self>, placed: &[Placed]) -> Vec<Arc<Adapter>> {
         let known = |one: &Placed| {
             let file_system = one.file_system;
             let adapter = self.grafts.get(file_system);
@@ -222,7 +222,7 @@ impl Session {
         // What is changed in mappings is written as long as it can be.
         let contents = known.iter().map(|(_, known)| known.clone()).collect();
         self.tell_kernel_of_each(FORCED_PATIENCE, contents, forget);
-        let remove = |one: &Placed| self.grafts.remove_anyway(one.file_system);
+        let remove = |one: &Placed| self.grafts.force_remove(one.file_system);
         let taken = placed.iter().filter_map(remove).collect();
         self.tell_kernel_of_each(FORCED_PATIENCE, known, move |session, (entrance, known)| {
             if let Some((directory, name)) = entrance {

@@ -6,29 +6,29 @@ use fuser::FileAttr;
 use std::time::Duration;
 
 /// What is answered when something was changed.
-pub(super) trait Told: Send + 'static {
+pub(super) trait Answered: Send + 'static {
     /// It is not answered after all, since the change cannot be made durable.
     fn take_back(self, session: &Session);
 }
 
-impl Told for Entry {
+impl Answered for Entry {
     fn take_back(self, session: &Session) {
         session.forget(self.attributes.ino, 1);
     }
 }
 
-impl Told for () {
+impl Answered for () {
     fn take_back(self, _: &Session) {}
 }
 
-impl Told for u64 {
+impl Answered for u64 {
     fn take_back(self, _: &Session) {}
 }
 
-impl Told for Vec<u8> {
+impl Answered for Vec<u8> {
     fn take_back(self, _: &Session) {}
 }
 
-impl Told for (FileAttr, Duration) {
+impl Answered for (FileAttr, Duration) {
     fn take_back(self, _: &Session) {}
 }

@@ -14,7 +14,7 @@
 //! others are tried without it.
 
 use super::Session;
-use super::told::Told;
+use super::told::Answered;
 use crate::answer::{Answer, is_suspended};
 use crate::panics::outlive;
 use fuser::{Errno, INodeNo};
@@ -365,7 +365,7 @@ impl Server {
 
     /// Changes something about a file, and answers: later, without a thread meanwhile, if the pool
     /// is suspended, or if the change has to be durable first.
-    pub(super) fn change<T: Told>(
+    pub(super) fn change<T: Answered>(
         &self,
         inode: INodeNo,
         attempt: impl Fn(&Session) -> Answer<T> + Send + 'static,
@@ -387,7 +387,7 @@ impl Server {
 
     /// The same for what waits for transaction groups: no other request waits for it, nor does who
     /// exchanges contents.
-    pub(super) fn change_apart<T: Told>(
+    pub(super) fn change_apart<T: Answered>(
         &self,
         inode: INodeNo,
         attempt: impl Fn(&Session) -> Answer<T> + Send + 'static,

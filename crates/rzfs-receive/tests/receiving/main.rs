@@ -28,15 +28,7 @@ fn golden(name: &str) -> Option<GoldenStream> {
 
 /// What is asked for when something is received into the target.
 fn order(changes: LocalChanges, remains: Remains) -> ReceiveOrder {
-    ReceiveOrder {
-        target: TARGET.to_owned(),
-        snapshot: None,
-        origin: None,
-        properties: Vec::new(),
-        received: None,
-        changes,
-        remains,
-    }
+    ReceiveOrder { changes, remains, ..ReceiveOrder::for_target(TARGET) }
 }
 
 fn receive_in_order(

@@ -2,9 +2,9 @@
 
 use crate::{TARGET, golden};
 use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource};
-use rzfs_dsl::live::{EarlierValues, LivePool, LocalChanges, ReceivedProperties};
+use rzfs_dsl::live::{EarlierValues, LivePool, ReceivedProperties};
 use rzfs_proof::ImagePool;
-use rzfs_receive::{ReceiveOrder, Remains, Streams};
+use rzfs_receive::{ReceiveOrder, Streams};
 
 const MIB: u64 = 1 << 20;
 
@@ -37,13 +37,9 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
         ("copies", 9),
     ];
     let order = ReceiveOrder {
-        target: TARGET.to_owned(),
-        snapshot: None,
-        origin: None,
         properties: vec![("quota".to_owned(), (25 * MIB).into())],
         received: Some(ReceivedProperties { earlier: EarlierValues::Absent, ..brought(&values) }),
-        changes: LocalChanges::Kept,
-        remains: Remains::Destroyed,
+        ..ReceiveOrder::for_target(TARGET)
     };
     let mut streams = Streams::open(bytes.as_slice()).unwrap();
     let arrived = streams.next_stream().unwrap().unwrap().arrive(&pool, &order).unwrap();

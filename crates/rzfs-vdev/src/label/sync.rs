@@ -404,7 +404,7 @@ impl<'t> ConfigSync<'t> {
         node.counters.count_write_error();
         self.tree.doubt_log(leaf);
         if is_gone(error) {
-            self.tree.happen(leaf, LeafEvent::Vanished);
+            self.tree.transition(leaf, LeafEvent::Vanished);
         } else {
             self.tree.probe(leaf);
         }

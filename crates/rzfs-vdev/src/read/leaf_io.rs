@@ -248,7 +248,7 @@ impl<'t> LeafQueue<'t> {
                 self.tree.node(read.leaf).counters.count_read_error();
             }
             if is_gone(error) {
-                self.tree.happen(read.leaf, LeafEvent::Vanished);
+                self.tree.transition(read.leaf, LeafEvent::Vanished);
             } else if !self.suspects.contains(&read.leaf) {
                 self.suspects.push(read.leaf);
             }

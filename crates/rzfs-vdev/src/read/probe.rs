@@ -31,7 +31,7 @@ impl VdevTree {
             } else {
                 LeafEvent::ProbeFailed
             };
-            self.happen(id, event);
+            self.transition(id, event);
         }
         leaf.end_probe();
     }

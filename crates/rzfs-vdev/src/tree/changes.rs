@@ -58,11 +58,11 @@ impl VdevTree {
     ) -> Option<(Health, Health)> {
         let id = self.find(leaf)?;
         self.leaf(id)?.set_temporary(persistence == Persistence::Temporary);
-        self.happen(id, event)
+        self.transition(id, event)
     }
 
-    /// Lets something happen to a leaf.
-    pub(crate) fn happen(&self, id: NodeId, event: LeafEvent) -> Option<(Health, Health)> {
+    /// Applies an event to a leaf; returns its health before and after, or `None` if it has gone.
+    pub(crate) fn transition(&self, id: NodeId, event: LeafEvent) -> Option<(Health, Health)> {
         let (before, after) = self.leaf(id)?.apply(event);
         if before != after {
             self.mark(id);

@@ -73,25 +73,25 @@ impl VdevTree {
         });
         match returned {
             Ok(()) => {
-                self.happen(vdev.node_id(), LeafEvent::Opened { degraded: false });
+                self.transition(vdev.node_id(), LeafEvent::Opened { degraded: false });
             }
             // Nothing new is known of it, but that it may have been away without anybody noticing.
             Err(AuxReason::OpenFailed) if is_in_use => {
                 leaf.suspect();
                 if leaf.device().is_none() {
-                    self.happen(vdev.node_id(), LeafEvent::Vanished);
+                    self.transition(vdev.node_id(), LeafEvent::Vanished);
                 }
             }
             Err(AuxReason::OpenFailed) => {}
             Err(aux) => {
-                self.happen(vdev.node_id(), LeafEvent::OpenFailed(aux));
+                self.transition(vdev.node_id(), LeafEvent::OpenFailed(aux));
             }
         }
     }
 
     /// What a device in use, which was the right one when it was opened, has certainly become
     /// instead.
-    pub(crate) fn has_become_another(
+    pub(crate) fn replaced_by(
         &self,
         id: NodeId,
         device: &Arc<dyn BlockDevice>,

@@ -62,7 +62,7 @@ impl VdevTree {
             }
             tracing::warn!(vdev = vdev.name(), "an image was deleted, and others have what it has");
             leaf.close_device();
-            self.happen(vdev.node_id(), LeafEvent::Vanished);
+            self.transition(vdev.node_id(), LeafEvent::Vanished);
             false
         })
     }

@@ -357,7 +357,7 @@ impl VdevTree {
                 self.node(id).counters.count_write_error();
             }
             if is_gone(error) {
-                self.happen(id, LeafEvent::Vanished);
+                self.transition(id, LeafEvent::Vanished);
                 return lead.end(answer);
             }
         } else if lead.is_valid() {
@@ -378,7 +378,7 @@ impl VdevTree {
         if let Err(error) = &answer {
             lead.fail();
             if is_gone(error) {
-                self.happen(id, LeafEvent::Vanished);
+                self.transition(id, LeafEvent::Vanished);
             } else {
                 self.probe(id);
             }
@@ -395,8 +395,8 @@ impl VdevTree {
         lead: &mut FlushLead<'_>,
     ) -> Result<(), DeviceError> {
         let is_suspect = self.leaf(id).is_some_and(|leaf| leaf.unconfirmed().is_suspect());
-        if is_suspect && let Some(aux) = self.has_become_another(id, device) {
-            self.happen(id, LeafEvent::OpenFailed(aux));
+        if is_suspect && let Some(aux) = self.replaced_by(id, device) {
+            self.transition(id, LeafEvent::OpenFailed(aux));
             return Err(self.unsettled(id));
         }
         send_again(device, writes, lead)

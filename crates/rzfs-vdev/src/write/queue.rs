@@ -271,7 +271,7 @@ impl<'t> WriteQueue<'t> {
             node.counters.count_write_error();
             self.tree.doubt_log(span.leaf);
             if is_gone(error) {
-                self.tree.happen(span.leaf, LeafEvent::Vanished);
+                self.tree.transition(span.leaf, LeafEvent::Vanished);
             } else if !self.suspects.contains(&span.leaf) {
                 self.suspects.push(span.leaf);
             }

@@ -184,7 +184,7 @@ impl LiveFileSystem {
             self.change_attributes(state, &change)?;
         }
         // Whoever asked is told of all that has become of the file.
-        state.take_lost_set_id();
+        state.take_setid_cleared();
         state.attributes().map(Progress::Done)
     }
 

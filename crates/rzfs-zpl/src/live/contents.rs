@@ -211,9 +211,9 @@ impl LiveFileSystem {
     ///
     /// # Errors
     /// No file has this number.
-    pub fn take_lost_set_id(&self, object: ObjectId) -> Result<bool, ZplError> {
+    pub fn take_setid_cleared(&self, object: ObjectId) -> Result<bool, ZplError> {
         let node = self.node(object)?;
-        let lost = node.state().read().take_lost_set_id();
+        let lost = node.state().read().take_setid_cleared();
         Ok(lost)
     }
 

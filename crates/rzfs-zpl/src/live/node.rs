@@ -80,7 +80,7 @@ impl NodeState {
     }
 
     /// Whether that was noted since this was asked the last time.
-    pub(super) fn take_lost_set_id(&self) -> bool {
+    pub(super) fn take_setid_cleared(&self) -> bool {
         self.lost_set_id.swap(false, Ordering::Relaxed)
     }
 

@@ -8,22 +8,17 @@ use std::fmt::Write;
 
 /// What is said below the properties of datasets.
 const BELOW_DATASETS: &str = r#"
-Sizes are specified in bytes with standard units such as K, M, G, etc.
+A size is a number of bytes, or a number with a unit: 512K, 1.5G, 2T.
 
-User-defined properties can be specified by using a name containing a colon (:).
+A property with a colon in its name is free for any use: backup:keep=30d.
 
-The {user|group|project}[obj]{used|quota}@ properties must be appended with
-a user|group|project specifier of one of these forms:
-    POSIX name      (eg: "matt")
-    POSIX id        (eg: "126829")
-    SMB name@domain (eg: "matt@sun")
-    SMB SID         (eg: "S-1-234-567-89")
+After userused@, groupquota@ and the like comes the user, group or project
+that is meant: a name, or a number.
 "#;
 
 /// What is said below the properties of pools.
 const BELOW_POOLS: &str = "
-The feature@ properties must be appended with a feature name.
-See zpool-features(7).
+After feature@ comes the name of a feature: zpool-features(7) has them all.
 ";
 
 /// The properties of datasets, as `zfs` shows them.

@@ -8,9 +8,9 @@ const DESPITE: &str = "The pool can be imported without the devices that are mis
      with less redundancy.";
 const WITHOUT_LOGS: &str = "Log devices are missing: use '-m' to import the pool without them, and\n\
      without the last synced changes that only they have.";
-const DESTROYED: &str = "The pool was destroyed, but can be imported using the '-Df' flags.";
-const ATTACH: &str = "The pool cannot be imported. Attach the missing\ndevices and try again.";
-const DAMAGED: &str = "The pool cannot be imported due to damaged devices or data.";
+const DESTROYED: &str = "The pool was destroyed: 'zpool import -Df' brings it back.";
+const ATTACH: &str = "The pool cannot be imported as long as these devices are missing.";
+const DAMAGED: &str = "The pool cannot be imported: too much of it is damaged.";
 const UPGRADE: &str = "The pool can be imported using its name or numeric identifier.  What came\n\
      later it has after 'zpool upgrade'.";
 
@@ -49,21 +49,21 @@ pub(crate) fn for_import(status: PoolStatus, outlook: Outlook) -> Explanation {
     };
     match said {
         Some(texts) => texts.about(status),
-        None => Explanation { status: "", action, id: None },
+        None => Explanation { status: "", action, announces_features: false, id: None },
     }
 }
 
 const fn of_hosts(status: PoolStatus) -> Option<Texts> {
     Some(match status {
         PoolStatus::ActiveElsewhere => {
-            explain("The pool is currently imported by another system.", "Export it there first.")
+            explain("Another system has the pool imported.", "Export it there first.")
         }
         PoolStatus::HostIdRequired => explain(
             "The pool has multihost=on, which takes a system that has a hostid.",
             "Give this one a hostid of its own: zgenhostid(8).",
         ),
         PoolStatus::LastUsedElsewhere => explain(
-            "The pool was last accessed by another system.",
+            "Another system was the last one to use the pool.",
             "The pool can be imported using its name or numeric identifier and\n\
              the '-f' flag, if that system does not use it any more.",
         ),
@@ -122,12 +122,12 @@ const fn of_format(status: PoolStatus, action: &'static str) -> Option<Texts> {
             action,
         ),
         PoolStatus::UnsupportedFeatures => explain(
-            "The pool uses the following feature(s) not supported on this system:",
+            "The pool has features that this software does not:",
             "The pool cannot be imported.  Import it on a system that has them.",
         ),
         PoolStatus::UnsupportedFeaturesForWriting => explain(
-            "The pool can only be read: writing takes the following feature(s) not\n\
-             supported on this system:",
+            "The pool can only be read: writing takes features that this software\n\
+             does not have:",
             "The pool cannot be imported in read-write mode.  Import it with\n\
              '-o readonly=on', or on a system that has them.",
         ),

@@ -155,7 +155,7 @@ fn a_side_of_a_mirror_that_cannot_be_opened_alone_names_the_other() {
     shop.succeed("zpool export tank");
     let away = lose(&shop, "A");
     let listed = shop.succeed("zpool import -d IMAGES");
-    let attach = "Attach the missing\n\tdevices and try again";
+    let attach = "cannot be imported as long as these devices are missing";
     for text in ["\n state: UNAVAIL\n", attach, "ZFS-8000-3C"] {
         assert!(listed.contains(text), "{text}: {listed}");
     }

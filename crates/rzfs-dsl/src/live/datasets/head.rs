@@ -107,7 +107,7 @@ impl LiveDataset {
         Arc::clone(&self.settings.lock())
     }
 
-    /// Has somebody told about changes of its properties from now on.
+    /// Subscribes an observer to changes of its properties.
     pub fn observe(&self, observer: Weak<dyn SettingsObserver>) {
         self.observers.lock().push(observer);
     }

@@ -83,6 +83,24 @@ impl TaskContext<'_> {
         snapshot.user_references.map_or(Ok(0), |zap| self.mos.entry_count(zap))
     }
 
+    /// Whether a snapshot goes, as it is to be destroyed as soon as nobody needs it, once this need
+    /// of it is given up.
+    fn goes_without(
+        &self,
+        snapshot: &DslDataset,
+        given_up: Option<Need>,
+    ) -> Result<bool, LiveError> {
+        let (holds, clones) = match given_up {
+            None => (0, 0),
+            Some(Need::Hold) => (1, 0),
+            Some(Need::Clone) => (0, 1),
+        };
+        // The head, or the next snapshot, counts as a child.
+        Ok(snapshot.flags & DslDataset::FLAG_DEFER_DESTROY != 0
+            && snapshot.child_count <= 1 + clones
+            && self.hold_count(snapshot)? <= holds)
+    }
+
     /// Refuses to give up what a snapshot is needed for, if it would go then and somebody reads it.
     pub(in crate::live::administration) fn refuse_if_kept(
         &mut self,
@@ -90,13 +108,7 @@ impl TaskContext<'_> {
         need: Need,
     ) -> Result<(), TaskError> {
         let snapshot = self.dataset(id)?;
-        let (holds, clones) = match need {
-            Need::Hold => (1, 0),
-            Need::Clone => (0, 1),
-        };
-        let goes = snapshot.flags & DslDataset::FLAG_DEFER_DESTROY != 0
-            && snapshot.child_count <= 1 + clones
-            && self.hold_count(&snapshot)? <= holds;
+        let goes = self.goes_without(&snapshot, Some(need))?;
         if goes && self.pool.readers.is_kept(SnapshotIdentity::of(id, &snapshot)) {
             let name = self.snapshot_of(id)?.full_name();
             return Err(ChangeError::Busy { name }.into());
@@ -113,8 +125,7 @@ impl TaskContext<'_> {
     ) -> Result<(), TaskError> {
         let ready = self.check(|this| {
             let snapshot = this.dataset(id)?;
-            let is_wanted = snapshot.flags & DslDataset::FLAG_DEFER_DESTROY == 0;
-            if is_wanted || snapshot.child_count > 1 || this.hold_count(&snapshot)? > 0 {
+            if !this.goes_without(&snapshot, None)? {
                 return Ok(None);
             }
             if this.pool.readers.is_kept(SnapshotIdentity::of(id, &snapshot)) {

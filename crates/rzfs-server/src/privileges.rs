@@ -1,0 +1,41 @@
+//! What a process that serves pools keeps of root's privileges.
+
+use rustix::io;
+use rustix::thread::{
+    CapabilitySet, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+
+/// To mount; to open devices, images, key files and the directories of mounts whoever owns them; to
+/// raise limits of descriptors, use space of the host that is reserved for root, and lock memory of
+/// io_uring; and to see in which namespace a caller is, and which process has a device.
+const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::SYS_RESOURCE)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::SYS_PTRACE);
+
+/// Gives up all capabilities of this thread that serving pools does not take, for itself, for threads
+/// that it starts and for good. A kernel that refuses leaves it what it has.
+pub(crate) fn drop_needless() {
+    if let Err(error) = keep(NEEDED) {
+        tracing::warn!(%error, "the process keeps its capabilities");
+    }
+}
+
+fn keep(needed: CapabilitySet) -> io::Result<()> {
+    for capability in needed.complement().iter() {
+        // The kernel may know fewer. Where it refuses (without CAP_SETPCAP) nothing is lost: the set
+        // limits what programs get that the process starts, and it starts none.
+        if capability_is_in_bounding_set(capability).unwrap_or(false) {
+            let _ = remove_capability_from_bounding_set(capability);
+        }
+    }
+    let mut sets = capabilities(None)?;
+    sets.effective &= needed;
+    sets.permitted &= needed;
+    sets.inheritable = CapabilitySet::empty();
+    set_capabilities(None, sets)
+}
