@@ -30,6 +30,11 @@ impl Column {
     }
 }
 
+/// A text of a pool, which may have any characters, as a part of one line.
+pub(crate) fn on_one_line(text: &str) -> String {
+    text.replace(['\n', '\t'], "?")
+}
+
 /// For whom a table is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Layout {

@@ -43,9 +43,10 @@ pub(crate) use readers::{Readers, SnapshotIdentity};
 pub use root_key::{DEFAULT_ITERATIONS, MIN_ITERATIONS, RootKey, is_key_location};
 use rzfs_codec::crypto::DatasetKey;
 use rzfs_dmu::{Existence, Object, Objset};
+use rzfs_format::block_pointer::BlockPointer;
 use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::objset::ObjsetType;
-use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId};
+use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId, Txg};
 use rzfs_stream::ResumeToken;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -374,6 +375,15 @@ impl Dataset {
             key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
         });
         Ok(snapshots)
+    }
+
+    /// The txg in which a name among its snapshots was changed last; 0 for a dataset that has no
+    /// list of them.
+    pub fn snapshot_names_changed(&self) -> Result<Txg, DatasetError> {
+        let Some(names) = self.dataset.snapshot_names else { return Ok(Txg(0)) };
+        let object = self.tree.mos().object(names)?;
+        let births = object.dnode().pointers.iter().map(BlockPointer::logical_birth);
+        Ok(births.max().unwrap_or(Txg(0)))
     }
 
     /// Its snapshot with this name (the part behind the `@`).

@@ -65,7 +65,7 @@ pub(crate) fn mounts_end() -> (Arc<mpsc::Sender<Infallible>>, MountsGone) {
 #[derive(Debug)]
 pub(crate) struct Daemon {
     socket: ControlSocket,
-    signals: [Signal; 3],
+    signals: [Signal; 4],
     beginning: Beginning,
     endings: EndingThreads,
     // After what is registered with it.
@@ -121,12 +121,12 @@ impl Daemon {
 
 async fn run(
     mut socket: ControlSocket,
-    signals: [Signal; 3],
+    signals: [Signal; 4],
     mounted: Arc<impl Mounted>,
     endings: Endings,
     mut ended: mpsc::Receiver<Infallible>,
 ) -> Result<(), DaemonError> {
-    let [mut terminate, mut interrupt, mut hangup] = signals;
+    let [mut terminate, mut interrupt, mut hangup, mut quit] = signals;
     let (farewell_sender, mut farewells) = mpsc::channel(1);
     let mut leaving = pin!(async {
         ended.recv().await;
@@ -157,6 +157,7 @@ async fn run(
             _ = terminate.recv() => asked_by_signal.begin(&mounted, &endings),
             _ = interrupt.recv() => asked_by_signal.begin(&mounted, &endings),
             _ = hangup.recv() => asked_by_signal.begin(&mounted, &endings),
+            _ = quit.recv() => asked_by_signal.begin(&mounted, &endings),
             ended = asked_by_signal.outcome(mounted.as_ref()) => if ended? { return Ok(()) },
             Some(farewell) = farewells.recv() => {
                 let is_end = farewell.is_end;

@@ -105,8 +105,13 @@ impl<S: Source> FileSystem<S> {
                 }
             }
             let place = node.place();
+            // One on disk would stand for the control directory with whoever lists before he looks up.
+            let is_covered = directory == self.root() && self.has_control_directory();
             for entry in self.source.names(node)?.entries_from(from.zap()) {
                 let entry = entry.map_err(|source| place.zap_failure(source))?;
+                if is_covered && entry.name() == CONTROL_NAME {
+                    continue;
+                }
                 let DirectoryEntry { object, kind } = entry_value(place, &entry)?;
                 let kind = match kind {
                     Some(kind) => kind,

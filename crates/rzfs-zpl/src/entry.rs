@@ -6,7 +6,7 @@ use rzfs_format::dirent::FileKind;
 use rzfs_zap::Cookie;
 
 /// The name of the control directory in the root.
-pub(crate) const CONTROL_NAME: &[u8] = b".zfs";
+pub const CONTROL_NAME: &[u8] = b".zfs";
 
 /// A position in a directory, for `telldir` and `seekdir`. It stays right while other entries
 /// come and go.

@@ -54,7 +54,7 @@ pub use control::{
 };
 pub use control_node::ControlNode;
 pub use diff::{DiffState, Difference, Differences, FileChange, TooDeep};
-pub use entry::{DirCookie, DirEntry, NameTarget};
+pub use entry::{CONTROL_NAME, DirCookie, DirEntry, NameTarget};
 pub use error::{Place, ZplError};
 pub use file_system::FileSystem;
 pub use files::Files;

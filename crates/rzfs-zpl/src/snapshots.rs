@@ -70,6 +70,10 @@ impl SnapshotSource for DatasetSnapshots {
     fn changed(&self) -> Result<Timestamp, ZplError> {
         let seconds =
             i64::try_from(self.head.number(DatasetProperty::SnapshotsChanged)?).unwrap_or(0);
-        Ok(Timestamp { seconds, nanoseconds: 0 })
+        // On disk there are whole seconds, but two changes in one second have to be told apart: by
+        // this time the kernel knows whether its listing is still right.
+        let txg = self.head.snapshot_names_changed()?;
+        let nanoseconds = (txg.get() % 1_000_000_000) as u32;
+        Ok(Timestamp { seconds, nanoseconds })
     }
 }

@@ -3,6 +3,7 @@
 
 use super::vdev_name::NameStyle;
 use crate::quantity::nicenum;
+use crate::table::on_one_line;
 use rzfs_server::protocol::{PoolReport, SweepReport, SweepState, VdevReport, VdevRole};
 use rzfs_vdev::{AuxReason, VdevState};
 use rzfs_zdb::calendar::Calendar;
@@ -173,7 +174,8 @@ impl<'a> ConfigTree<'a> {
         let aux = vdev.health.aux;
         let mut remarks = String::new();
         if vdev.not_present {
-            remarks.push_str(&format!("  was {}", vdev.path.as_deref().unwrap_or_default()));
+            let path = on_one_line(vdev.path.as_deref().unwrap_or_default());
+            remarks.push_str(&format!("  was {path}"));
         } else if aux != AuxReason::None && !aux.text().is_empty() {
             remarks.push_str(&format!("  {}", aux.text()));
         }

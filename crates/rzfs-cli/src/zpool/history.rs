@@ -5,6 +5,7 @@ use crate::console::{Console, Outcome};
 use crate::getopt::{Grammar, Value, Word};
 use crate::host_names::names_in;
 use crate::source;
+use crate::table::on_one_line;
 use rzfs_server::protocol::{HistoryKind, HistoryReport};
 use std::collections::HashMap;
 
@@ -31,7 +32,12 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             let time = record.time.map(|seconds| console.calendar.history(seconds));
             let time = time.as_deref().unwrap_or("unknown");
             let origin = if flag('l') { origin(&record, &users) } else { String::new() };
-            writeln!(console.out, "{time} {}{origin}", record.text)?;
+            // Those of the pool's own have lines.
+            let text = match record.kind {
+                HistoryKind::Command => on_one_line(&record.text),
+                HistoryKind::Internal => record.text,
+            };
+            writeln!(console.out, "{time} {text}{origin}")?;
         }
         writeln!(console.out)?;
     }

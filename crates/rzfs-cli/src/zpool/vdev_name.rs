@@ -1,6 +1,7 @@
 //! Names of vdevs as `zpool` shows them (spec 09, section 2.2).
 
 use crate::getopt::Word;
+use crate::table::on_one_line;
 use rzfs_server::protocol::VdevReport;
 
 /// How leaves are named.
@@ -44,7 +45,7 @@ impl NameStyle {
             .and_then(|path| path.into_os_string().into_string().ok())
             .unwrap_or_else(|| path.to_owned());
         // Rows of a table are not for a name to begin.
-        let path = path.replace(['\n', '\t'], "?");
+        let path = on_one_line(&path);
         if self.full_path || vdev.kind == "file" {
             return path;
         }

@@ -77,9 +77,9 @@ fn status_names_the_files_that_cannot_be_read() {
 /// Both sides of a mirror have damage, so reads meet some whichever side they prefer.
 #[test]
 fn status_does_not_claim_that_damaged_copies_are_repaired() {
-    let told = "status: A device had errors that the copies on others made up for.  Damaged copies\n\t\
-        stay as they are.\n\
-        action: Keep the devices that have the good copies: nothing repairs the others\n\t\
+    let told = "status: A device had errors.  Where others have good copies these are read, and\n\t\
+        damaged copies stay as they are.\n\
+        action: Keep the devices that have good copies: nothing repairs the others\n\t\
         until OpenZFS scrubs the pool, or the data is written anew.  'zpool clear'\n\t\
         only forgets that there were errors.\n   \
         see: https://openzfs.github.io/openzfs-docs/msg/ZFS-8000-9P\n";

@@ -752,6 +752,29 @@ fn news_of_a_tree_turn_it_inside_out() {
     exported_and_judged(&shop);
 }
 
+/// Where each is mounted is found under its own name, also with `-u`.
+#[test]
+fn mounts_follow_names_that_are_exchanged() {
+    for options in ["-F", "-F -u"] {
+        let shop = pools();
+        let at = |name: &str| shop.rzfs.path("root").join(name);
+        for name in ["a", "b"] {
+            shop.succeed(&format!("zfs create -p from/t/{name}"));
+            fs::write(at(&format!("from/t/{name}/file")), name).unwrap();
+        }
+        shop.succeed("zfs snapshot -r from/t@1");
+        receives(&shop, "tank/t", &sent(&shop, "-R from/t@1"));
+        for (from, to) in [("a", "x"), ("b", "a"), ("x", "b")] {
+            shop.succeed(&format!("zfs rename from/t/{from} from/t/{to}"));
+        }
+        shop.succeed("zfs snapshot -r from/t@2");
+        receives(&shop, &format!("{options} tank/t"), &sent(&shop, "-R -I @1 from/t@2"));
+        let of = |name: &str| fs::read_to_string(at(&format!("tank/t/{name}/file"))).unwrap();
+        assert_eq!((of("a"), of("b")), ("b".into(), "a".into()), "{options}");
+        exported_and_judged(&shop);
+    }
+}
+
 /// Streams of somebody who knows how to count checksums.
 #[test]
 fn packages_of_somebody_hostile_are_refused_and_change_nothing() {

@@ -463,3 +463,65 @@ fn a_tree_is_destroyed_though_somebody_takes_snapshots_of_it() {
     shop.succeed("zfs destroy -r tank/kept");
     export_and_judge(&shop);
 }
+
+/// The kernel keeps listings as long as the time of the directory is the same.
+#[test]
+fn lists_of_snapshots_are_right_however_fast_they_change() {
+    let shop = pool();
+    let listed = || {
+        let names = fs::read_dir(place(&shop, "a/.zfs/snapshot")).unwrap();
+        let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+        let mut names: Vec<String> = names.map(|one| name(one.unwrap())).collect();
+        names.sort();
+        names
+    };
+    for number in 0..6 {
+        shop.succeed(&format!("zfs snapshot tank/a@{number}"));
+        let expected: Vec<_> = (0..=number).map(|one| one.to_string()).collect();
+        assert_eq!(listed(), expected);
+    }
+    shop.succeed("zfs rename tank/a@5 tank/a@6");
+    assert_eq!(listed(), ["0", "1", "2", "3", "4", "6"]);
+    shop.succeed("zfs destroy tank/a@0%4");
+    assert_eq!(listed(), ["6"]);
+    export_and_judge(&shop);
+}
+
+/// Neither what a directory has on disk nor a file system of such a name takes its place.
+#[test]
+fn nothing_takes_the_place_of_the_snapshots() {
+    let shop = pool();
+    shop.succeed("zfs set snapdir=disabled tank/a");
+    write(&shop, "a/file", "here");
+    fs::create_dir_all(place(&shop, "a/.zfs/snapshot/one/more")).unwrap();
+    shop.succeed("zfs snapshot tank/a@one");
+    shop.succeed("zfs set snapdir=hidden tank/a");
+    let shown = || {
+        let all = fs::read_dir(place(&shop, "a")).unwrap();
+        all.map(|one| one.unwrap().file_name()).collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        assert_eq!(shown(), ["file"]);
+        assert_eq!(read(&shop, "a/.zfs/snapshot/one/file"), "here");
+    }
+    shop.succeed("zfs set snapdir=visible tank/a");
+    assert_eq!(shown().iter().filter(|name| *name == ".zfs").count(), 1);
+    shop.succeed("zfs set snapdir=hidden tank/a");
+
+    for (create, named) in [
+        ("zfs create tank/a/.zfs", "tank/a/.zfs"),
+        ("zfs create tank/a/.zfs/snapshot", "tank/a/.zfs/snapshot"),
+        ("zfs create -o mountpoint=/tank/a/.zfs/snapshot tank/b", "tank/b"),
+    ] {
+        let refused = shop.run(create);
+        let told = format!("cannot mount '{named}'");
+        assert!(refused.status == 1 && refused.err.contains(&told), "{refused:?}");
+        assert_eq!(shop.succeed(&format!("zfs get -Ho value mounted {named}")), "no\n");
+        assert_eq!(read(&shop, "a/.zfs/snapshot/one/file"), "here");
+    }
+    shop.succeed("zpool export tank");
+    let imported = shop.run("zpool import -d IMAGES -R ROOT tank");
+    assert!(imported.err.contains("cannot mount 'tank/b'"), "{imported:?}");
+    assert_eq!(read(&shop, "a/.zfs/snapshot/one/file"), "here");
+    export_and_judge(&shop);
+}

@@ -214,6 +214,7 @@ fn mount_8_mounts_file_systems_whose_mount_point_is_legacy() {
         $RZFS zfs rename tank/a tank/c
         grep "^tank/c $MNT/a fuse.rzfs rw,noatime" /proc/self/mounts | wc -l
         cat "$MNT/a/file"
+        $RZFS zfs unmount tank/c || echo $?
         umount "$MNT/a"
         unshare -m mount -t rzfs tank/c "$MNT/b" || echo $?
         $RZFS zfs get -Ho value mounted tank/c
@@ -225,11 +226,12 @@ fn mount_8_mounts_file_systems_whose_mount_point_is_legacy() {
         $RZFS zpool export tank
     "#;
     let done = with_helper(&shop.rzfs, &["mount.rzfs", "mount.fuse.rzfs"], script);
-    let expected = "1\n1\n32\n32\n32\n32\n32\n1\none\n32\nno\none\none\n0\n";
+    let expected = "1\n1\n32\n32\n32\n32\n32\n1\none\n1\n32\nno\none\none\n0\n";
     assert_eq!((done.status, done.out.as_str()), (0, expected), "{done:?}");
     for told in [
         "cannot mount 'tank/a': legacy mountpoint\nuse mount(8) to mount this filesystem\n",
         "cannot mount 'tank/a': filesystem already mounted\n",
+        "cannot unmount 'tank/c': legacy mountpoint\nuse umount(8) to unmount this filesystem\n",
         "filesystem 'tank/b' cannot be mounted using 'mount'",
         "the pool 'none' is not imported",
         "cannot mount 'tank/c': the process that has the pool is in another mount namespace",

@@ -327,7 +327,9 @@ impl<'a> Attempt<'a> {
         // Whoever looked for the pool has its name from the labels, and answers to it.
         let name = self.options.name.clone();
         let name = name.unwrap_or_else(|| self.discovered.name().to_owned());
-        if !DatasetName::parse(&name).is_some_and(|parsed| parsed.is_pool()) {
+        // One that began otherwise would be an option of a command.
+        let begins = name.starts_with(|first: char| first.is_ascii_alphabetic());
+        if !begins || !DatasetName::parse(&name).is_some_and(|parsed| parsed.is_pool()) {
             return Err(PoolError::ImpossibleName { name }.into());
         }
         Ok(Parts {

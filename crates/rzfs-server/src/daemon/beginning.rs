@@ -52,7 +52,7 @@ impl Beginning {
     /// Waits for signals; `socket` goes with the process.
     pub(super) fn watch(socket: &Path) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let [mut terminate, mut interrupt, mut hangup] = {
+        let [mut terminate, mut interrupt, mut hangup, mut quit] = {
             let _registered = runtime.enter();
             signals()?
         };
@@ -65,6 +65,7 @@ impl Beginning {
                     _ = terminate.recv() => true,
                     _ = interrupt.recv() => true,
                     _ = hangup.recv() => true,
+                    _ = quit.recv() => true,
                     _ = over => false,
                 }
             });

@@ -1,6 +1,6 @@
 //! Signals that end the process, and how long it takes over that.
 
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal as NixSignal};
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,14 +20,28 @@ pub(crate) fn let_through() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// Those that end the process.
-pub(super) fn signals() -> io::Result<[Signal; 3]> {
-    // An image that is longer than this user's files may be is an error of that write (`EFBIG`),
-    // not the end of the process, which it is without a handler.
-    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
+/// Signals that would end the process halfway. XFSZ says that an image is longer than this user's files
+/// may be, which is an error of that write (`EFBIG`).
+const IGNORED: [NixSignal; 8] = [
+    NixSignal::SIGXFSZ,
+    NixSignal::SIGUSR1,
+    NixSignal::SIGUSR2,
+    NixSignal::SIGALRM,
+    NixSignal::SIGVTALRM,
+    NixSignal::SIGPROF,
+    NixSignal::SIGIO,
+    NixSignal::SIGXCPU,
+];
+
+/// Signals that end the process in order; [`IGNORED`] are ignored from now on.
+pub(super) fn signals() -> io::Result<[Signal; 4]> {
+    for one in IGNORED {
+        drop(signal(SignalKind::from_raw(one as i32))?);
+    }
     Ok([
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
         signal(SignalKind::hangup())?,
+        signal(SignalKind::quit())?,
     ])
 }

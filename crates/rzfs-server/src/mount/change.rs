@@ -76,7 +76,11 @@ pub(super) fn carry_out(
         Change::Bookmark { source, name } => snapshots::bookmark(open, source, &name),
         Change::DestroyBookmark { name } => snapshots::destroy_bookmark(open, name),
         Change::Rename { from, to, ancestors, force, leave_mounted } => {
-            let renaming = datasets::Renaming { from, to, ancestors, force, leave_mounted };
+            let mounts = match leave_mounted {
+                true => datasets::RenamedMounts::Stay,
+                false => datasets::RenamedMounts::Settle,
+            };
+            let renaming = datasets::Renaming { from, to, ancestors, force, mounts };
             datasets::rename(open, &renaming)
         }
         Change::Set { name, properties, leave_mounted } => {

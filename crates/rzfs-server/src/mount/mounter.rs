@@ -21,8 +21,8 @@ use rzfs_fuse::{
     Opens, PlaceError, Wakefulness,
 };
 use rzfs_zpl::{
-    ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, Files, ReadAhead,
-    SnapshotSource, ZplError,
+    CONTROL_NAME, ControlTree, DatasetSnapshots, FileCaches, FileSystem, FileSystemOptions, Files,
+    ReadAhead, SnapshotSource, ZplError,
 };
 use std::any::Any;
 use std::error::Error;
@@ -162,9 +162,16 @@ impl Mounter {
     /// Mounts what is planned, in order, besides what is mounted already. What cannot be mounted is
     /// told.
     pub(super) fn mount_all(&self, planned: &[Planned], table: &mut MountTable) -> Vec<NotMounted> {
-        let mut failures = Vec::new();
+        let (planned, among_snapshots): (Vec<_>, Vec<_>) =
+            planned.iter().partition(|(_, plan)| !self.is_among_snapshots(plan));
+        let refused = |(_, plan): &Planned| {
+            NotMounted::as_of(&plan.dataset)(
+                "its mount point is in a directory for snapshots (.zfs)",
+            )
+        };
+        let mut failures: Vec<_> = among_snapshots.into_iter().map(refused).collect();
         let mut new: Vec<&PlannedMount> = Vec::new();
-        for one in planned {
+        for &one in &planned {
             if self.nesting == Nesting::Grafts {
                 // It was mounted with the one that it is in, or not at all.
                 if new.iter().any(|outer| outer.surrounds(&one.1)) {
@@ -176,13 +183,29 @@ impl Mounter {
                 }
             }
             new.push(&one.1);
-            let inside = planned.iter().filter(|other| one.1.surrounds(&other.1)).collect();
+            let inside =
+                planned.iter().copied().filter(|other| one.1.surrounds(&other.1)).collect();
             match self.mount(one, inside, table, &mut failures) {
                 Ok(mount) => table.add(mount),
                 Err(failure) => failures.push(failure),
             }
         }
         failures
+    }
+
+    /// Whether the pool has chosen a place in a directory `.zfs`, where file systems show their
+    /// snapshots: nothing takes the place of these.
+    fn is_among_snapshots(&self, plan: &PlannedMount) -> bool {
+        let named = match &self.placement {
+            _ if plan.site == Site::Named => return false,
+            Placement::Directory(directory) => Some(directory),
+            Placement::Properties { root } => root.as_ref(),
+        };
+        let chosen = named.and_then(|named| plan.mountpoint.strip_prefix(named).ok());
+        let chosen = chosen.unwrap_or(&plan.mountpoint);
+        chosen
+            .components()
+            .any(|component| component.as_os_str().as_encoded_bytes() == CONTROL_NAME)
     }
 
     /// Mounts a file system; `inside` are those that go below it. What cannot be grafted is added

@@ -47,9 +47,9 @@ const fn of_devices(status: PoolStatus) -> Option<Texts> {
             "Keep the other devices.  Import the pool with OpenZFS, which resilvers it.",
         ),
         PoolStatus::Failing => explain(
-            "A device had errors that the copies on others made up for.  Damaged copies\n\
-             stay as they are.",
-            "Keep the devices that have the good copies: nothing repairs the others\n\
+            "A device had errors.  Where others have good copies these are read, and\n\
+             damaged copies stay as they are.",
+            "Keep the devices that have good copies: nothing repairs the others\n\
              until OpenZFS scrubs the pool, or the data is written anew.  'zpool clear'\n\
              only forgets that there were errors.",
         ),

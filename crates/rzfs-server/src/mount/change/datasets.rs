@@ -1,7 +1,7 @@
 //! Making, destroying and renaming datasets.
 
 use super::super::table::MountTable;
-use super::mounts::{end, in_use, mount_again, mount_more, settle, taken_back};
+use super::mounts::{NowPossible, end, in_use, mount_again, mount_more, settle, taken_back};
 use super::problem::{Problem, reason};
 use super::several::not_destroyed;
 use crate::mount::open::Open;
@@ -243,7 +243,18 @@ pub(super) struct Renaming {
     pub(super) to: String,
     pub(super) ancestors: bool,
     pub(super) force: bool,
-    pub(super) leave_mounted: bool,
+    pub(super) mounts: RenamedMounts,
+}
+
+/// What becomes of the mounts of file systems that get another name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RenamedMounts {
+    /// They move to their new places, and what can be mounted only now is mounted.
+    Settle,
+    /// They move, and nothing else is mounted.
+    Move,
+    /// They stay where they are.
+    Stay,
 }
 
 /// `zfs rename`.
@@ -265,9 +276,9 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
             .filter(|rest| rest.is_empty() || rest.starts_with('/'))
             .map(str::to_owned)
     };
-    let affected: BTreeSet<String> = match renaming.leave_mounted {
-        true => BTreeSet::new(),
-        false => {
+    let affected: BTreeSet<String> = match renaming.mounts {
+        RenamedMounts::Stay => BTreeSet::new(),
+        RenamedMounts::Settle | RenamedMounts::Move => {
             let mounted = table.reports().into_iter().map(|one| one.dataset);
             mounted.filter(|name| below(name, from).is_some()).collect()
         }
@@ -303,11 +314,18 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
         return Err(taken_back(open, &mut table, ended, refused));
     }
     let renamed = |name: &str| below(name, from).map(|rest| format!("{to}{rest}"));
-    if renaming.leave_mounted {
-        table.rename(renamed);
-        let made = made.into_iter().collect();
-        return Ok(mount_more(open, &mut table, &made, Choice::Automatic));
-    }
     let name_now = |name: &str| renamed(name).unwrap_or_else(|| name.to_owned());
-    Ok(settle(open, &mut table, &before, ended, name_now))
+    Ok(match renaming.mounts {
+        RenamedMounts::Stay => {
+            table.rename(renamed);
+            let made = made.into_iter().collect();
+            mount_more(open, &mut table, &made, Choice::Automatic)
+        }
+        RenamedMounts::Settle => {
+            settle(open, &mut table, (&before, NowPossible::Mounted), ended, name_now)
+        }
+        RenamedMounts::Move => {
+            settle(open, &mut table, (&before, NowPossible::Left), ended, name_now)
+        }
+    })
 }

@@ -166,6 +166,10 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
         let message = format!("cannot unmount '{target}': not currently mounted");
         return Err(Refusal::new(message));
     };
+    if place.is_none() && table.of_dataset(target).is_some_and(|one| one.site == Site::Named) {
+        let reason = "legacy mountpoint\nuse umount(8) to unmount this filesystem";
+        return Err(Refusal::new(format!("cannot unmount '{target}': {reason}")));
+    }
     let is_below = |name: &str| {
         let rest = name.strip_prefix(&mount.dataset);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -290,17 +294,28 @@ pub(super) fn mount_again(
     }
 }
 
+/// What becomes of what could not be mounted by itself before a change, and can be now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NowPossible {
+    Mounted,
+    Left,
+}
+
 /// Mounts what is to be mounted after a change; tells what could not be mounted.
 pub(super) fn settle(
     open: &Open,
     table: &mut MountTable,
-    before: &[Candidate],
+    (before, now_possible): (&[Candidate], NowPossible),
     ended: Vec<PlannedMount>,
     renamed: impl Fn(&str) -> String,
 ) -> Vec<String> {
     let planned = || {
-        let MountsAfterChange { kept, placed } =
+        let was_mounted: BTreeSet<_> = ended.iter().map(|one| renamed(&one.dataset)).collect();
+        let MountsAfterChange { kept, mut placed } =
             aftermath(before, &open.candidates()?, ended, renamed);
+        if now_possible == NowPossible::Left {
+            placed.retain(|name| was_mounted.contains(name));
+        }
         let mut planned = open.reopened(kept)?;
         planned.extend(open.places(&placed)?);
         Ok::<_, DatasetError>(planned)

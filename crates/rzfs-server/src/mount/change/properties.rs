@@ -2,7 +2,7 @@
 
 use super::super::mounter::{Nesting, OPEN_PROPERTY};
 use super::super::table::MountTable;
-use super::mounts::{end, mount_again, settle, taken_back};
+use super::mounts::{NowPossible, end, mount_again, settle, taken_back};
 use super::problem::{Problem, reason};
 use crate::mount::dataset_mount::DatasetMount;
 use crate::mount::open::Open;
@@ -364,7 +364,8 @@ fn changed(
         table.of_datasets_mut(&names).for_each(|mount| mount.settle(property));
     }
     if effect.moves || effect.goes || effect.anew {
-        let missing = settle(open, &mut table, &before, ended, str::to_owned);
+        let missing =
+            settle(open, &mut table, (&before, NowPossible::Mounted), ended, str::to_owned);
         if !missing.is_empty() {
             complaints.extend(missing);
             complaints.push(NOT_REMOUNTED.to_owned());

@@ -7,7 +7,7 @@
 
 use super::places::Places;
 use super::wording::cannot;
-use crate::mount::change::datasets::{self, Renaming};
+use crate::mount::change::datasets::{self, RenamedMounts, Renaming};
 use crate::mount::change::snapshots;
 use crate::mount::open::Open;
 use crate::protocol::{Newcomers, ReceiveRequest, Refusal, TreeChange, TreeReport};
@@ -103,8 +103,12 @@ impl Adjustment<'_> {
                 Some((_, last)) => snapshots::rename(open, std::slice::from_ref(from), last),
                 None => {
                     let (from, to) = (from.clone(), to.clone());
-                    let leave_mounted = self.request.leave_unmounted;
-                    let renaming = Renaming { from, to, ancestors: false, force, leave_mounted };
+                    // Who stayed where it is would be found under the name of another.
+                    let mounts = match self.request.leave_unmounted {
+                        true => RenamedMounts::Move,
+                        false => RenamedMounts::Settle,
+                    };
+                    let renaming = Renaming { from, to, ancestors: false, force, mounts };
                     datasets::rename(open, &renaming)
                 }
             },
