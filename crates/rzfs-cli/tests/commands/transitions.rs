@@ -695,3 +695,74 @@ fn what_is_mounted_on_the_root_directory_can_be_unmounted() {
     let done = outcome(&mut shell);
     assert_eq!((done.out.as_str(), done.err.as_str()), ("0\n1\n0\n1\n1\n0\n", ""), "{done:?}");
 }
+
+#[test]
+fn what_a_refused_change_has_ended_of_a_users_mount_comes_back() {
+    let rig = Rig::new(User::Ordinary);
+    let outermost = InUse::by_somebody(&rig, &rig.top());
+    // What its mount cannot do while it is in use.
+    let told = rig.run("zfs set rzfs:open=checked tank/a/b/c");
+    let says = "property may be set but unable to remount filesystem\n";
+    assert_eq!((told.status, told.err.as_str()), (1, says));
+    let place = rig.top().join("a/b");
+    let busy = InUse::by_somebody(&rig, &place);
+    for line in ["zfs rename tank/a tank/e", "zfs set mountpoint=/elsewhere tank/a"] {
+        assert_refused(&rig, line, &place);
+    }
+    drop(busy);
+    let mounts = rig.mounts();
+    let told = rig.run("zfs rename tank/a/b tank/f");
+    assert!(told.err.contains("pool or dataset is busy"), "{told:?}");
+    let moved = |(name, place): (String, PathBuf)| match name.strip_prefix("tank/a/b") {
+        Some(rest) => {
+            (format!("tank/f{rest}"), PathBuf::from(format!("{}/f{rest}", rig.top().display())))
+        }
+        None => (name, place),
+    };
+    assert_eq!(rig.mounts(), mounts.into_iter().map(moved).collect(), "{told:?}");
+    drop(outermost);
+    rig.succeed("umount tank");
+}
+
+/// Whether a file system is read-only since a mount was asked for so.
+fn is_read_only_meanwhile(rig: &Rig, name: &str) -> bool {
+    rig.succeed(&format!("zfs get -Ho value,source readonly {name}")) == "on\ttemporary\n"
+}
+
+#[test]
+fn what_a_mount_was_asked_for_stays_when_it_moves() {
+    let Some(rig) = roots_rig() else { return };
+    rig.succeed("zfs unmount tank/d");
+    rig.succeed("zfs mount -o ro tank/d");
+    assert!(is_read_only_meanwhile(&rig, "tank/d"));
+    rig.succeed("zfs rename tank/d tank/a/d");
+    assert!(is_read_only_meanwhile(&rig, "tank/a/d"));
+    rig.succeed("zfs set mountpoint=/elsewhere tank/a/d");
+    assert!(is_read_only_meanwhile(&rig, "tank/a/d"));
+    // Who sets the property itself means what is mounted as well, also while that moves.
+    rig.succeed("zfs set mountpoint=/anywhere readonly=off tank/a/d");
+    assert_eq!(rig.succeed("zfs get -Ho value,source readonly tank/a/d"), "off\tlocal\n");
+    fs::write(rig.top().parent().unwrap().join("anywhere/file"), "it can be changed").unwrap();
+    rig.succeed("zpool export tank");
+}
+
+#[test]
+fn what_is_mounted_in_a_users_mount_does_what_was_asked_for_after_a_rollback_and_a_rename() {
+    let rig = Rig::new(User::Ordinary);
+    let is_refused = |place: &str| {
+        let mut shell = unprivileged(&rig.rzfs, Path::new("sh"));
+        let tried = outcome(shell.args(["-c", ": >\"$0\"/file"]).arg(rig.top().join(place)));
+        tried.status != 0 && tried.err.contains("Read-only")
+    };
+    rig.succeed("zfs snapshot tank/d@before");
+    rig.succeed("zfs unmount tank/d");
+    rig.succeed("zfs mount -o ro tank/d");
+    assert!(is_refused("d") && is_read_only_meanwhile(&rig, "tank/d"));
+    rig.succeed("zfs rollback tank/d@before");
+    assert!(is_refused("d") && is_read_only_meanwhile(&rig, "tank/d"));
+    rig.succeed("zfs rename tank/d tank/a/d");
+    assert!(is_refused("a/d") && is_read_only_meanwhile(&rig, "tank/a/d"));
+    rig.succeed("zfs set readonly=off tank/a/d");
+    assert!(!is_refused("a/d"));
+    rig.succeed("umount tank");
+}

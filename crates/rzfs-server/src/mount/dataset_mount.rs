@@ -7,7 +7,18 @@ use rzfs_dsl::dataset::property::DatasetProperty;
 use rzfs_fuse::{
     CoveredContents, InUse, MadeDirectory, Mount, MountError, Nested, Restrictions, SystemMounts,
 };
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// A file system that shares the mount of another one.
+#[derive(Debug)]
+pub(super) struct Graft {
+    pub(super) dataset: String,
+    /// Where in the mount it is.
+    pub(super) path: PathBuf,
+    /// What it does otherwise than properties say.
+    pub(super) temporary: Temporary,
+}
 
 /// A mounted file system.
 #[derive(Debug)]
@@ -22,9 +33,8 @@ pub(super) struct DatasetMount {
     pub(super) site: Site,
     /// What it does otherwise than properties say.
     pub(super) temporary: Temporary,
-    /// The datasets that share the mount, and where in it they are; those above come before those
-    /// below.
-    pub(super) grafted: Vec<(String, PathBuf)>,
+    /// Those that share the mount; those above come before those below.
+    pub(super) grafted: Vec<Graft>,
     /// The directory if it was made for the mount.
     pub(super) made: Option<MadeDirectory>,
 }
@@ -32,19 +42,22 @@ pub(super) struct DatasetMount {
 impl DatasetMount {
     /// The file systems that it has.
     pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
-        let grafted = self.grafted.iter().map(|(name, _)| name.as_str());
+        let grafted = self.grafted.iter().map(|graft| graft.dataset.as_str());
         std::iter::once(self.dataset.as_str()).chain(grafted)
+    }
+
+    /// The same with what each does otherwise than properties say.
+    pub(super) fn asked(&self) -> impl Iterator<Item = (&str, Temporary)> {
+        let grafted = self.grafted.iter().map(|graft| (graft.dataset.as_str(), graft.temporary));
+        std::iter::once((self.dataset.as_str(), self.temporary)).chain(grafted)
     }
 
     /// What was planned for them. They hide already what they would hide.
     pub(super) fn plans(&self) -> Vec<PlannedMount> {
-        let (site, temporary) = (self.site, self.temporary);
-        let plan = |dataset: &str, mountpoint| {
-            PlannedMount::new(dataset.to_owned(), mountpoint, CoveredContents::Hidden)
-        };
-        let own = PlannedMount { site, temporary, ..plan(&self.dataset, self.mountpoint.clone()) };
-        let grafted = self.grafted.iter();
-        let grafted = grafted.map(|(name, path)| plan(name, self.mountpoint.join(path)));
+        let (site, temporary, place) = (self.site, self.temporary, self.mountpoint.clone());
+        let own = PlannedMount::new(self.dataset.clone(), place, CoveredContents::Hidden);
+        let own = PlannedMount { site, temporary, ..own };
+        let grafted = self.grafted.iter().map(|graft| self.plan_of(graft));
         std::iter::once(own).chain(grafted).collect()
     }
 
@@ -53,8 +66,8 @@ impl DatasetMount {
         if self.dataset == dataset {
             return Some((Path::new(""), self.temporary));
         }
-        let grafted = self.grafted.iter().find(|(name, _)| name == dataset);
-        grafted.map(|(_, path)| (path.as_path(), Temporary::default()))
+        let graft = self.grafted.iter().find(|graft| graft.dataset == dataset);
+        graft.map(|graft| (graft.path.as_path(), graft.temporary))
     }
 
     pub(super) fn directory(&self) -> PathBuf {
@@ -64,13 +77,20 @@ impl DatasetMount {
     /// Its file systems, and where they are.
     pub(super) fn places(&self) -> impl Iterator<Item = (&str, PathBuf)> {
         let grafted = self.grafted.iter();
-        let grafted = grafted.map(|(name, path)| (name.as_str(), self.directory().join(path)));
+        let grafted =
+            grafted.map(|graft| (graft.dataset.as_str(), self.directory().join(&graft.path)));
         std::iter::once((self.dataset.as_str(), self.directory())).chain(grafted)
     }
 
-    /// Does as a property says from now on.
-    pub(super) fn settle(&mut self, property: DatasetProperty) {
-        self.temporary = self.temporary.filtered(|other, _| other != property);
+    /// Has these of its file systems do as a property says from now on.
+    pub(super) fn settle(&mut self, names: &BTreeSet<String>, property: DatasetProperty) {
+        let own = (&self.dataset, &mut self.temporary);
+        let grafted = self.grafted.iter_mut();
+        let grafted = grafted.map(|graft| (&graft.dataset, &mut graft.temporary));
+        let all = std::iter::once(own).chain(grafted);
+        for (_, temporary) in all.filter(|(name, _)| names.contains(*name)) {
+            *temporary = temporary.settled(property);
+        }
     }
 
     /// Has it let other things happen than so far, also while it is in use.
@@ -85,11 +105,12 @@ impl DatasetMount {
     }
 
     /// Adds a file system to those that share it, which goes on being used.
-    pub(super) fn graft(&mut self, dataset: &str, nested: Nested) -> Result<(), MountError> {
+    pub(super) fn graft(&mut self, plan: &PlannedMount, nested: Nested) -> Result<(), MountError> {
         let path = nested.path.clone();
         self.mount.graft(nested)?;
-        self.grafted.push((dataset.to_owned(), path));
-        self.grafted.sort_by_key(|(_, path)| path.components().count());
+        let (dataset, temporary) = (plan.dataset.clone(), plan.temporary);
+        self.grafted.push(Graft { dataset, path, temporary });
+        self.grafted.sort_by_key(|graft| graft.path.components().count());
         Ok(())
     }
 
@@ -102,14 +123,14 @@ impl DatasetMount {
         ended: &mut Vec<PlannedMount>,
     ) -> Result<(), Refusal> {
         let directory = self.directory();
-        let is_meant = |(_, path): &(String, PathBuf)| which(&directory.join(path));
+        let is_meant = |graft: &Graft| which(&directory.join(&graft.path));
         if in_use == InUse::Detach {
             let (taken, kept) =
                 std::mem::take(&mut self.grafted).into_iter().partition::<Vec<_>, _>(is_meant);
             self.grafted = kept;
-            let paths: Vec<_> = taken.iter().rev().map(|(_, path)| path.clone()).collect();
+            let paths: Vec<_> = taken.iter().rev().map(|graft| graft.path.clone()).collect();
             self.mount.ungraft_by_force(&paths);
-            ended.extend(taken.into_iter().rev().map(|graft| self.plan_of(graft)));
+            ended.extend(taken.iter().rev().map(|graft| self.plan_of(graft)));
             return Ok(());
         }
         for graft in (0..self.grafted.len()).rev() {
@@ -123,15 +144,17 @@ impl DatasetMount {
     /// Takes one of those away that share it, unless it is in use; answers where it was planned to
     /// be.
     pub(super) fn ungraft(&mut self, graft: usize) -> Result<Option<PlannedMount>, Refusal> {
-        let Some((_, path)) = self.grafted.get(graft) else { return Ok(None) };
+        let Some(Graft { path, .. }) = self.grafted.get(graft) else { return Ok(None) };
         self.mount.ungraft(path).map_err(|error| refusal(&error))?;
         let graft = self.grafted.remove(graft);
-        Ok(Some(self.plan_of(graft)))
+        Ok(Some(self.plan_of(&graft)))
     }
 
-    /// Where one of those that share it was planned to be.
-    fn plan_of(&self, (dataset, path): (String, PathBuf)) -> PlannedMount {
-        PlannedMount::new(dataset, self.mountpoint.join(path), CoveredContents::Hidden)
+    /// What was planned for one of those that share it.
+    fn plan_of(&self, Graft { dataset, path, temporary }: &Graft) -> PlannedMount {
+        let (place, temporary) = (self.mountpoint.join(path), *temporary);
+        let plan = PlannedMount::new(dataset.clone(), place, CoveredContents::Hidden);
+        PlannedMount { temporary, shared: Some(self.mountpoint.clone()), ..plan }
     }
 
     /// Whether somebody else has unmounted it. If nobody knows what is mounted it has to have

@@ -3,7 +3,7 @@
 mod restrictions;
 
 use super::contents::Lifetime;
-use super::dataset_mount::DatasetMount;
+use super::dataset_mount::{DatasetMount, Graft};
 use super::fixed::FixedFileSystems;
 use super::plan::{Placement, PlannedMount, Site};
 use super::refusal::SUSPENDED;
@@ -253,7 +253,7 @@ impl Mounter {
         let opened = self.open(dataset, plan.temporary);
         let (file_system, control) = opened.map_err(NotMounted::as_of(name))?;
         let sharing = if self.nesting == Nesting::Grafts { &inside[..] } else { &[] };
-        let others = sharing.iter().map(|(dataset, _)| dataset);
+        let others = sharing.iter().map(|(dataset, plan)| (dataset, plan.temporary));
         let restrictions = self
             .restrictions((dataset, plan.temporary), others)
             .map_err(NotMounted::as_of(name))?;
@@ -284,7 +284,11 @@ impl Mounter {
                             failures.push(NotMounted::as_of(&inner.dataset)(taken));
                         }
                         Ok(nested) => {
-                            reports.push((dataset.name().to_owned(), nested.path.clone()));
+                            reports.push(Graft {
+                                dataset: dataset.name().to_owned(),
+                                path: nested.path.clone(),
+                                temporary: inner.temporary,
+                            });
                             grafted.push(nested);
                         }
                         Err(failure) => failures.push(failure),
@@ -315,10 +319,10 @@ impl Mounter {
             }
         };
         for LeftOut { path, error } in left_out {
-            let Some(out) = reports.iter().position(|(_, place)| *place == path) else { continue };
-            let (name, _) = reports.remove(out);
+            let Some(out) = reports.iter().position(|graft| graft.path == path) else { continue };
+            let graft = reports.remove(out);
             let directory = plan.mountpoint.join(path);
-            failures.push(NotMounted::inside(&name, directory, error.kind(), error));
+            failures.push(NotMounted::inside(&graft.dataset, directory, error.kind(), error));
         }
         Ok(DatasetMount {
             dataset: name.to_owned(),
@@ -359,29 +363,26 @@ impl Mounter {
 
     /// Whether a file system can share a mount that there is, without the kernel's part of it being
     /// made anew.
-    pub(super) fn fits(&self, dataset: &Dataset, outer: &DatasetMount) -> bool {
+    pub(super) fn fits(&self, (dataset, plan): &Planned, outer: &DatasetMount) -> bool {
         let is = |property, value| dataset.text(property).is_ok_and(|text| text == value);
         let opens_fit =
             outer.mount.opens() == Opens::Checked || !opens_checked(dataset).unwrap_or(false);
-        // What is only read is so in every mount.
-        let changes_fit = !outer.restrictions.read_only
-            || self.writable.is_none()
-            || is(DatasetProperty::ReadOnly, "on");
-        let temporary = self.options.temporary;
-        let is_trusted_alike = self.restrictions_of(dataset, temporary).is_ok_and(|inner| {
-            (outer.restrictions.no_devices || !inner.no_devices)
+        let restrictions_fit = self.restrictions_of(dataset, plan.temporary).is_ok_and(|inner| {
+            // What is only read is so in every mount.
+            let read_only = self.writable.is_none() || inner.read_only;
+            (!outer.restrictions.read_only || read_only)
+                && (outer.restrictions.no_devices || !inner.no_devices)
                 && (outer.restrictions.no_set_id || !inner.no_set_id)
         });
         opens_fit
-            && changes_fit
-            && is_trusted_alike
+            && restrictions_fit
             && outer.mount.fits_lists(is(DatasetProperty::AclType, "posix"))
     }
 
     /// Adds a file system to a mount that there is.
     fn add(&self, (dataset, plan): &Planned, outer: &mut DatasetMount) -> Result<(), NotMounted> {
         let nested = self.nested(dataset, plan, &outer.mountpoint)?;
-        outer.graft(dataset.name(), nested).map_err(|error| {
+        outer.graft(plan, nested).map_err(|error| {
             NotMounted::inside(dataset.name(), plan.mountpoint.clone(), error.kind(), error)
         })
     }

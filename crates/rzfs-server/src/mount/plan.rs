@@ -4,7 +4,7 @@ use crate::protocol::Temporary;
 use crate::request::Choice;
 use rzfs_fuse::CoveredContents;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 /// The mount point of file systems that mount(8) mounts.
@@ -63,6 +63,8 @@ pub(crate) struct PlannedMount {
     pub(crate) site: Site,
     /// What it does otherwise than properties say.
     pub(crate) temporary: Temporary,
+    /// The planned place of the mount that it has shared, if it goes into that again.
+    pub(crate) shared: Option<PathBuf>,
 }
 
 /// Who says where a file system goes.
@@ -79,7 +81,7 @@ impl PlannedMount {
     /// One that does what properties say, where its pool's placement has it.
     pub(crate) fn new(dataset: String, mountpoint: PathBuf, underneath: CoveredContents) -> Self {
         let (site, temporary) = (Site::Placed, Temporary::default());
-        Self { dataset, mountpoint, underneath, site, temporary }
+        Self { dataset, mountpoint, underneath, site, temporary, shared: None }
     }
 
     /// The order of mounting: those above come before those below.
@@ -164,8 +166,8 @@ pub(crate) fn plan(
 pub(crate) struct MountsAfterChange {
     /// The change does not concern these: they go where they were.
     pub(crate) kept: Vec<PlannedMount>,
-    /// These go where they belong now.
-    pub(crate) placed: BTreeSet<String>,
+    /// These go where they belong now; with what was mounted of them before.
+    pub(crate) placed: BTreeMap<String, Option<PlannedMount>>,
 }
 
 /// What is to be mounted after a change for which mounts were `ended`, under names that it has
@@ -193,12 +195,14 @@ pub(crate) fn aftermath(
                 aftermath.kept.push(PlannedMount { dataset: one.name.clone(), ..mount });
             }
             // What has another name only was asked for as it is (`rzfs mount --all`).
-            Some(_) if one.is_possible() || earlier.is_some_and(|earlier| earlier.is_like(one)) => {
-                aftermath.placed.insert(one.name.clone());
+            Some(mount)
+                if one.is_possible() || earlier.is_some_and(|earlier| earlier.is_like(one)) =>
+            {
+                aftermath.placed.insert(one.name.clone(), Some(mount));
             }
             Some(_) => {}
             None if one.is_automatic() && !earlier.is_some_and(|one| one.is_automatic()) => {
-                aftermath.placed.insert(one.name.clone());
+                aftermath.placed.insert(one.name.clone(), None);
             }
             None => {}
         }
@@ -330,8 +334,11 @@ mod tests {
         let names = |name: &str| name.replace("moves", "moved");
         let found = aftermath(&before, &after, ended, names);
         assert_eq!(found.kept, [mount("t/own", "/own"), named("t/moved/by-hand", "/mnt")]);
-        let placed: Vec<_> = found.placed.iter().map(String::as_str).collect();
+        let placed: Vec<_> = found.placed.keys().map(String::as_str).collect();
         assert_eq!(placed, ["t", "t/by-hand", "t/inherits", "t/moved"]);
+        let by_hand = found.placed.get("t/by-hand").and_then(Option::as_ref);
+        let asked = by_hand.and_then(|mount| mount.temporary.readonly);
+        assert_eq!(asked, Some(true), "what was asked for stays so");
     }
 
     #[test]

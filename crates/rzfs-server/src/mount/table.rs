@@ -1,6 +1,6 @@
 //! The mounts of a pool.
 
-use super::dataset_mount::DatasetMount;
+use super::dataset_mount::{DatasetMount, Graft};
 use super::left_behind::LeftBehind;
 use super::plan::PlannedMount;
 use super::still_mounted::{is_stuck, left, refusal};
@@ -131,15 +131,17 @@ impl MountTable {
         let mut reports = Vec::new();
         let mounts = system_mounts();
         for one in self.alive().filter(|one| !one.was_unmounted(mounts.as_ref())) {
-            let report = |dataset: &str, directory: &Path| MountReport {
+            let report = |dataset: &str, directory: &Path, temporary| MountReport {
                 dataset: dataset.to_owned(),
                 mountpoint: directory.to_string_lossy().into_owned(),
-                temporary: one.temporary,
+                temporary,
             };
             let directory = one.mount.directory();
-            reports.push(report(&one.dataset, directory));
-            let grafted = one.grafted.iter();
-            reports.extend(grafted.map(|(name, path)| report(name, &directory.join(path))));
+            reports.push(report(&one.dataset, directory, one.temporary));
+            let grafted = one.grafted.iter().map(|Graft { dataset, path, temporary }| {
+                report(dataset, &directory.join(path), *temporary)
+            });
+            reports.extend(grafted);
         }
         reports
     }
@@ -294,7 +296,7 @@ impl MountTable {
     /// Gives file systems other names.
     pub(super) fn rename(&mut self, renamed: impl Fn(&str) -> Option<String>) {
         for one in &mut self.mounts {
-            let grafted = one.grafted.iter_mut().map(|(name, _)| name);
+            let grafted = one.grafted.iter_mut().map(|graft| &mut graft.dataset);
             for name in std::iter::once(&mut one.dataset).chain(grafted) {
                 if let Some(new) = renamed(name) {
                     *name = new;

@@ -109,6 +109,12 @@ impl Temporary {
         self.mapped(|property, value| value.or(others.value(property)))
     }
 
+    /// The same where a property counts again.
+    #[must_use]
+    pub fn settled(self, property: DatasetProperty) -> Self {
+        self.filtered(|other, _| other != property)
+    }
+
     /// The same with the opposite of each value.
     #[must_use]
     pub fn reversed(self) -> Self {

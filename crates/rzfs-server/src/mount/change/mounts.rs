@@ -317,13 +317,33 @@ pub(super) fn settle(
             placed.retain(|name| was_mounted.contains(name));
         }
         let mut planned = open.reopened(kept)?;
-        planned.extend(open.places(&placed)?);
-        Ok::<_, DatasetError>(planned)
+        let mut places = open.places(&placed.keys().cloned().collect())?;
+        let (mut before, mut was_shared) = (placed, Vec::new());
+        for (_, plan) in &mut places {
+            let Some(Some(former)) = before.remove(&plan.dataset) else { continue };
+            plan.temporary = former.temporary;
+            was_shared.push(PlannedMount { shared: former.shared, ..plan.clone() });
+        }
+        planned.extend(places);
+        Ok::<_, DatasetError>((planned, was_shared))
     };
-    match planned() {
-        Ok(planned) => carry_out(open, table, planned),
-        Err(error) => vec![error.to_string()],
+    let (planned, was_shared) = match planned() {
+        Ok(planned) => planned,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut complaints = carry_out(open, table, planned);
+    // What should have another mount than the one that it has shared, which is in use, shares it still.
+    match open.reopened(was_shared) {
+        Ok(mut left) => {
+            left.retain(|(dataset, plan)| {
+                let anew = (dataset.clone(), PlannedMount { shared: None, ..plan.clone() });
+                plan.shared.is_some() && unfit(open, table, &anew).is_some()
+            });
+            complaints.extend(carry_out(open, table, left));
+        }
+        Err(error) => complaints.push(error.to_string()),
     }
+    complaints
 }
 
 /// Mounts file systems; tells what could not be mounted.
@@ -375,14 +395,20 @@ fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> 
 }
 
 /// What has to be mounted after, or together with, a planned mount.
-fn in_the_way(open: &Open, table: &MountTable, (dataset, plan): &Planned) -> BTreeSet<String> {
+fn in_the_way(open: &Open, table: &MountTable, planned: &Planned) -> BTreeSet<String> {
+    table.below(&planned.1.mountpoint).chain(unfit(open, table, planned)).collect()
+}
+
+/// The outermost file system of the mount that a planned one is to share, if it cannot as that is. What
+/// has shared it goes back as it was: it may not fit since properties were set while it was in use.
+fn unfit(open: &Open, table: &MountTable, planned: &Planned) -> Option<String> {
     let shared = match open.mounter().nesting() {
         Nesting::Mounts => None,
-        Nesting::Grafts => table.around(&plan.mountpoint),
+        Nesting::Grafts => table.around(&planned.1.mountpoint),
     };
-    let shared = shared.filter(|outer| !open.mounter().fits(dataset, outer));
-    let shared = shared.map(|outer| outer.dataset.clone());
-    table.below(&plan.mountpoint).chain(shared).collect()
+    let shared = shared.filter(|outer| planned.1.shared.as_ref() != Some(&outer.mountpoint));
+    let shared = shared.filter(|outer| !open.mounter().fits(planned, outer));
+    shared.map(|outer| outer.dataset.clone())
 }
 
 /// What has `made_way` for `new` mounts, and could not be mounted with them, is mounted without

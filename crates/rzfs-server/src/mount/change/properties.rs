@@ -12,7 +12,7 @@ use rzfs::setting::{DatasetSetting, Occasion, OwnerProperty, SettingError};
 use rzfs::zap::ZapValue;
 use rzfs::{Pool, WritablePool};
 use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource, StoredProperties};
-use rzfs_dsl::dataset::{Dataset, DatasetKind};
+use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind};
 use rzfs_dsl::live::{ChangeError, EarlierValues, Inherit, PropertyRecord, ReceivedProperties};
 use rzfs_fuse::InUse;
 use std::borrow::Cow;
@@ -335,7 +335,8 @@ fn changed(
     let before = open.candidates().map_err(|error| cannot(&error))?;
     let mut moving = BTreeSet::new();
     if effect.moves {
-        moving = inheriting(open, &table, DatasetProperty::MountPoint, name)
+        let mounted = mounted_below(&table, name);
+        moving = inheriting(open, mounted, DatasetProperty::MountPoint, name)
             .map_err(|error| cannot(&error))?;
     }
     if let Some(mountpoint) = &effect.place {
@@ -359,9 +360,14 @@ fn changed(
         return Err(taken_back(open, &mut table, ended, cannot(&error)));
     }
     for property in effect.settled {
-        let inheriting = inheriting(open, &table, property, name);
+        let names = mounted_below(&table, name);
+        let names = names.into_iter().chain(ended.iter().map(|plan| plan.dataset.clone()));
+        let inheriting = inheriting(open, names.collect(), property, name);
         let names = inheriting.map_err(|error| cannot(&error))?;
-        table.of_datasets_mut(&names).for_each(|mount| mount.settle(property));
+        table.of_datasets_mut(&names).for_each(|mount| mount.settle(&names, property));
+        for plan in ended.iter_mut().filter(|plan| names.contains(&plan.dataset)) {
+            plan.temporary = plan.temporary.settled(property);
+        }
     }
     if effect.moves || effect.goes || effect.anew {
         let missing =
@@ -408,13 +414,13 @@ fn mounted_below(table: &MountTable, name: &str) -> BTreeSet<String> {
 /// Those of them that have another value of a property when `name` has.
 fn inheriting(
     open: &Open,
-    table: &MountTable,
+    mounted: BTreeSet<String>,
     property: DatasetProperty,
     name: &str,
 ) -> Result<BTreeSet<String>, Box<dyn std::error::Error>> {
     let view = open.view()?;
     let mut inheriting = BTreeSet::new();
-    for mounted in mounted_below(table, name) {
+    for mounted in mounted.into_iter().filter(|mounted| is_below(mounted, name)) {
         let dataset = view.datasets().open(&mounted)?;
         let source = dataset.native_property(property)?.map(|property| property.source);
         let is_own = match source {
@@ -434,10 +440,10 @@ fn inheriting(
 fn not_followed(open: &Open, table: &mut MountTable, names: &BTreeSet<String>) -> BTreeSet<String> {
     let follow = |mount: &mut DatasetMount| -> Option<()> {
         let view = open.view().ok()?;
-        let all = mount.datasets().map(|name| view.datasets().open(name));
-        let all = all.collect::<Result<Vec<_>, _>>().ok()?;
-        let (outermost, others) = all.split_first()?;
-        open.mounter().follow(mount, outermost, others).ok()
+        let opened = |(name, temporary)| Ok((view.datasets().open(name)?, temporary));
+        let all = mount.asked().map(opened).collect::<Result<Vec<_>, DatasetError>>().ok()?;
+        let ((outermost, _), others) = all.split_first()?;
+        open.mounter().follow(mount, (outermost, others)).ok()
     };
     let behind = table.of_datasets_mut(names).filter_map(|mount| match follow(mount) {
         Some(()) => None,

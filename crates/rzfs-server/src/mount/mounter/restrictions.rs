@@ -10,6 +10,7 @@ use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_fuse::Restrictions;
 use rzfs_zpl::live::{AccessTimes, Changes, Overrides};
 use std::error::Error;
+use std::sync::Weak;
 
 impl Mounter {
     /// What a mount does not let happen. The outermost of several file systems decides, but for
@@ -17,10 +18,10 @@ impl Mounter {
     pub(in crate::mount) fn restrictions<'a>(
         &self,
         (outermost, temporary): (&Dataset, Temporary),
-        others: impl IntoIterator<Item = &'a Dataset>,
+        others: impl IntoIterator<Item = (&'a Dataset, Temporary)>,
     ) -> Result<Restrictions, DatasetError> {
         let mut restrictions = self.restrictions_of(outermost, temporary)?;
-        for other in others {
+        for (other, temporary) in others {
             let other = self.restrictions_of(other, temporary)?;
             restrictions.read_only &= other.read_only;
             restrictions.no_devices |= other.no_devices;
@@ -82,20 +83,26 @@ impl Mounter {
         Ok(Overrides { changes: temporary.readonly.map(changes), access_times })
     }
 
-    /// Has a mount do what properties, and what it does otherwise, say by now; also while it is
-    /// used.
-    pub(in crate::mount) fn follow<'a>(
+    /// Has a mount do what properties, and what its file systems do otherwise, say by now; also
+    /// while it is used.
+    pub(in crate::mount) fn follow(
         &self,
         mount: &mut DatasetMount,
-        outermost: &Dataset,
-        others: impl IntoIterator<Item = &'a Dataset>,
+        (outermost, others): (&Dataset, &[(Dataset, Temporary)]),
     ) -> Result<(), Box<dyn Error>> {
-        let restrictions = self.restrictions((outermost, mount.temporary), others)?;
-        let overrides = self.overrides(outermost, mount.temporary)?;
-        let files = mount.mount.live_file_systems();
+        let others = others.iter().map(|(dataset, temporary)| (dataset, *temporary));
+        let restrictions = self.restrictions((outermost, mount.temporary), others.clone())?;
+        let pool = self.writable.as_ref().and_then(Weak::upgrade);
+        let mut overrides = Vec::new();
+        for (dataset, temporary) in others.chain([(outermost, mount.temporary)]) {
+            let files = pool.as_ref().filter(|_| !dataset.is_snapshot());
+            let files = files.and_then(|pool| pool.files_in_use(dataset.name()));
+            overrides.extend(files.zip(Some(self.overrides(dataset, temporary)?)));
+        }
         let override_properties = || {
-            let outermost = files.first().into_iter();
-            outermost.for_each(|live| live.change_options(|all| all.overrides = overrides));
+            for (files, overrides) in &overrides {
+                files.change_options(|all| all.overrides = *overrides);
+            }
         };
         // What the kernel has of changes is written before nothing can be changed any more.
         if !restrictions.read_only {
@@ -131,11 +138,11 @@ impl Mounter {
             self.is_on(property, dataset, before).is_ok_and(|is_now| is_now == is_on)
         };
         mount.temporary = asked.filtered(|property, is_on| !is_so(property, is_on)).or(before);
-        let followed = self.follow(mount, dataset, []);
+        let followed = self.follow(mount, (dataset, &[]));
         if followed.is_err() {
             mount.temporary = before;
             // The mount is as it was.
-            self.follow(mount, dataset, [])?;
+            self.follow(mount, (dataset, &[]))?;
         }
         followed
     }
