@@ -213,8 +213,8 @@ impl Mount {
     /// to the kernel stay: see [`fits_lists`](Self::fits_lists) and [`opens`](Self::opens).
     ///
     /// # Errors
-    /// [`MountError`]: the place cannot be read, other file systems are there or below, or something
-    /// is mounted there.
+    /// [`MountError`]: the place cannot be read, other file systems are there or below, or a mount
+    /// is there.
     pub fn graft(&self, nested: Nested) -> Result<(), MountError> {
         let directory = self.directory().join(&nested.path);
         let graft = || {

@@ -1,18 +1,18 @@
-//! Signals that end the process, and how long it takes over that.
+//! The signals that end the process, and the time that may take.
 
 use nix::sys::signal::SigSet;
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How often it is looked whether a pool without mounts can be let go of.
+/// How often to check whether a pool without mounts can be closed.
 pub(super) const GLANCE: Duration = Duration::from_millis(200);
 
-/// How long requests may go on when the pool is let go of.
+/// How long requests may continue when the pool is closed.
 pub(super) const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Lets signals through that whoever started the process may have blocked: such a mask is inherited,
-/// and nothing would end the process. For its first thread, before there are others.
+/// Unblocks signals that the parent process may have blocked: the mask is inherited, and nothing
+/// would end the process. For its first thread, before there are others.
 ///
 /// # Errors
 /// The system refuses.
@@ -20,10 +20,10 @@ pub(crate) fn let_through() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// Those that end the process.
+/// The signals that end the process.
 pub(super) fn signals() -> io::Result<[Signal; 3]> {
-    // An image that is longer than this user's files may be is an error of that write (`EFBIG`),
-    // not the end of the process, which it is without a handler.
+    // An image that exceeds this user's file size limit fails the write (`EFBIG`); without a
+    // handler the signal would end the process.
     drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok([
         signal(SignalKind::terminate())?,

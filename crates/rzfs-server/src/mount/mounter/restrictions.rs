@@ -1,4 +1,4 @@
-//! What mounts do not let happen, by properties and by what is said for a mount alone.
+//! The restrictions of mounts, by properties and temporary options.
 
 use super::{Mounter, Nesting};
 use crate::mount::contents::Lifetime;
@@ -12,8 +12,8 @@ use rzfs_zpl::live::{AccessTimes, Changes, Overrides};
 use std::error::Error;
 
 impl Mounter {
-    /// What a mount does not let happen. The outermost of several file systems decides, but for
-    /// changes, as what is only read refuses them itself, and for what any of them does not trust.
+    /// The restrictions of a mount. The outermost file system decides, except for changes, which
+    /// read-only ones refuse themselves, and for restrictions due to lack of trust in any of them.
     pub(in crate::mount) fn restrictions<'a>(
         &self,
         (outermost, temporary): (&Dataset, Temporary),
@@ -44,10 +44,10 @@ impl Mounter {
         })
     }
 
-    /// Whether a property of a file system is on in its mount.
+    /// Whether a property of a file system is on for its mount.
     ///
-    /// A pool that is imported is trusted as its properties say; one that is only mounted may come
-    /// from anywhere.
+    /// The properties of an imported pool are trusted; a pool that is only mounted may come from
+    /// anywhere.
     fn is_on(
         &self,
         property: DatasetProperty,
@@ -64,7 +64,7 @@ impl Mounter {
         }
     }
 
-    /// What a file system does in place of its properties.
+    /// The settings that override a file system's properties.
     pub(super) fn overrides(
         &self,
         dataset: &Dataset,
@@ -82,8 +82,7 @@ impl Mounter {
         Ok(Overrides { changes: temporary.readonly.map(changes), access_times })
     }
 
-    /// Has a mount do what properties, and what it does otherwise, say by now; also while it is
-    /// used.
+    /// Applies the current properties and temporary options to a mount, even while it is in use.
     pub(in crate::mount) fn follow<'a>(
         &self,
         mount: &mut DatasetMount,
@@ -97,18 +96,18 @@ impl Mounter {
             let outermost = files.first().into_iter();
             outermost.for_each(|live| live.change_options(|all| all.overrides = overrides));
         };
-        // What the kernel has of changes is written before nothing can be changed any more.
+        // The kernel's dirty data are written before the file system becomes read-only.
         if !restrictions.read_only {
             override_properties();
         }
         let restricted = mount.restrict(restrictions);
-        // Files that are open for writing keep the mount as it is, not the file system.
+        // Files open for writing block the change of the mount, not of the file system.
         override_properties();
         Ok(restricted?)
     }
 
-    /// Has a mount do more, or less, otherwise than properties say. Who remounts repeats what the
-    /// mount does already, which is left to the properties.
+    /// Changes the temporary options of a mount. A remount repeats the current options, which are
+    /// left to the properties.
     pub(in crate::mount) fn remount(
         &self,
         mount: &mut DatasetMount,
@@ -123,7 +122,7 @@ impl Mounter {
             return Err(format!("{what} is read-only").into());
         }
         if mount.restrictions.read_only {
-            // Times of access are not kept there, which is repeated as well.
+            // Access times are not kept there, which is repeated as well.
             asked.atime = asked.atime.filter(|is_on| *is_on);
         }
         let before = mount.temporary;
@@ -134,7 +133,7 @@ impl Mounter {
         let followed = self.follow(mount, dataset, []);
         if followed.is_err() {
             mount.temporary = before;
-            // The mount is as it was.
+            // The mount is unchanged.
             self.follow(mount, dataset, [])?;
         }
         followed
