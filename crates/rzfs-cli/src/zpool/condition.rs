@@ -1,5 +1,5 @@
-//! OpenZFS's words for the condition of a pool (spec 09, sections 2.2 and 2.6), and our own where
-//! its words tell of repairs that nobody makes here.
+//! OpenZFS's messages for the condition of a pool (spec 09, sections 2.2 and 2.6), and our own
+//! where OpenZFS's would suggest repairs that are not available here.
 
 mod import;
 mod status;
@@ -16,15 +16,15 @@ const MESSAGES: &str = "https://openzfs.github.io/openzfs-docs/msg";
 /// The texts of a condition. A line break in them is followed by the TAB that OpenZFS prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Explanation {
-    /// What is the matter; empty if nothing is.
+    /// The problem; empty if there is none.
     pub(crate) status: &'static str,
-    /// What to do.
+    /// The advice.
     pub(crate) action: &'static str,
     /// Last part of the message's address.
     pub(crate) id: Option<&'static str>,
 }
 
-/// What is said of a condition.
+/// The texts for a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Texts {
     status: &'static str,
@@ -43,7 +43,7 @@ impl Texts {
 }
 
 impl Explanation {
-    /// Prints `status:`, `action:` and `see:`; features follow a status that announces them.
+    /// Prints `status:`, `action:` and `see:`; features follow a status that introduces them.
     pub(crate) fn print(&self, features: &[String], out: &mut dyn Write) -> io::Result<()> {
         if !self.status.is_empty() {
             writeln!(out, "status: {}", self.status.replace('\n', "\n\t"))?;
@@ -55,7 +55,7 @@ impl Explanation {
         self.address().map_or(Ok(()), |address| writeln!(out, "   see: {address}"))
     }
 
-    /// Where the message is explained.
+    /// The address of the explanation.
     pub(crate) fn address(&self) -> Option<String> {
         self.id.map(|id| format!("{MESSAGES}/{id}"))
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use rzfs_server::protocol::Erratum;
 
-    /// Subcommands of `zpool` that there are in OpenZFS only.
+    /// Subcommands of `zpool` that only OpenZFS has.
     const ABSENT: [&str; 6] = ["attach", "detach", "offline", "online", "replace", "scrub"];
 
     #[test]
