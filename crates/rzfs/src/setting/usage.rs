@@ -1,12 +1,12 @@
-//! The tables of properties that `zfs` and `zpool` show after a mistake.
+//! The tables of properties that `zfs` and `zpool` show after usage errors.
 //!
-//! Their rows follow from the descriptions of properties; what is said below them is text.
+//! Their rows are generated from the descriptions of properties; the rest is fixed text.
 
 use super::owner::{self, OwnerAspect};
 use rzfs_format::property::{DatasetProperty, Description, Editing, Inheritance, PoolProperty};
 use std::fmt::Write;
 
-/// What is said below the properties of datasets.
+/// The text below the properties of datasets.
 const BELOW_DATASETS: &str = r#"
 Sizes are specified in bytes with standard units such as K, M, G, etc.
 
@@ -20,7 +20,7 @@ a user|group|project specifier of one of these forms:
     SMB SID         (eg: "S-1-234-567-89")
 "#;
 
-/// What is said below the properties of pools.
+/// The text below the properties of pools.
 const BELOW_POOLS: &str = "
 The feature@ properties must be appended with a feature name.
 See zpool-features(7).
@@ -71,7 +71,7 @@ pub fn pool_properties() -> String {
     text + BELOW_POOLS
 }
 
-/// Those that nobody can set first, each sort by name.
+/// Sorts read-only properties first, each group by name.
 fn in_order<P: Copy>(
     properties: impl Iterator<Item = P>,
     description: impl Fn(P) -> &'static Description,
