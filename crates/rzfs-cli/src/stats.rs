@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! StatsReport ──> PoolStats (names, kinds, numbers) ──┬─> tables
-//!                    └─ minus the previous ones          ├─> JSON
+//!                    └─ minus the previous ones       ├─> JSON
 //!                                                     └─> Prometheus
 //! ```
 

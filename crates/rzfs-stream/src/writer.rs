@@ -28,8 +28,7 @@ impl<W: Write> StreamWriter<W> {
         Self { sink, order, nesting: Nesting::Start, running, place: Place::default() }
     }
 
-    /// Writes a record and its payload. The writer computes the checksums, including those in an
-    /// END.
+    /// Writes a record and its payload. The writer computes the checksums, also those in an END.
     ///
     /// # Errors
     /// The sink fails; the record is out of place; the payload's length differs from the record's,
