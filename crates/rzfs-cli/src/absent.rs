@@ -1,12 +1,12 @@
 //! Subcommands of OpenZFS that this software does not have yet.
 //!
-//! Whoever types one has made no mistake, and is not told that nobody knows it. What is there one
-//! day moves from here into the usage.
+//! Typing one is not a mistake, and must not be reported as an unknown command. Once implemented, a
+//! command moves from here into the usage.
 
 use crate::console::{Failure, Outcome};
 use crate::getopt::Word;
 
-/// Those of `zpool`, up to OpenZFS 2.4.
+/// The missing ones of `zpool`, up to OpenZFS 2.4.
 const ZPOOL: [&str; 13] = [
     "attach",
     "checkpoint",
@@ -23,13 +23,13 @@ const ZPOOL: [&str; 13] = [
     "split",
 ];
 
-/// Those of `zfs`, up to OpenZFS 2.4 and on any system, with their short names.
+/// The missing ones of `zfs`, up to OpenZFS 2.4 and on any system, with their short names.
 const ZFS: [&str; 11] = [
     "allow", "jail", "program", "redact", "rewrite", "share", "unallow", "unjail", "unshare",
     "unzone", "zone",
 ];
 
-/// Those of `zstream`, up to OpenZFS 2.4.
+/// The missing ones of `zstream`, up to OpenZFS 2.4.
 const ZSTREAM: [&str; 5] = ["decompress", "drop_record", "raw", "recompress", "redup"];
 
 /// A program of OpenZFS.
@@ -60,8 +60,8 @@ impl Program {
         }
     }
 
-    /// What is said of a subcommand that is not there: OpenZFS's words and the usage, unless it is
-    /// one of OpenZFS's. The status is the same.
+    /// The failure for a missing subcommand: OpenZFS's message and the usage, unless OpenZFS has
+    /// it. The status is the same.
     pub(crate) fn refuse(self, command: &str) -> Failure {
         if !self.absent().contains(&command) {
             return Failure::Usage(format!("unrecognized command '{command}'"));
@@ -69,8 +69,8 @@ impl Program {
         self.not_there(command)
     }
 
-    /// Refuses options of a subcommand that are understood and not there: without them it would do
-    /// something else than it is asked to.
+    /// Refuses options of a subcommand that are parsed but not implemented: ignoring them would do
+    /// something other than requested.
     pub(crate) fn refuse_options(self, command: &str, absent: &str, words: &[Word]) -> Outcome {
         let mut letters = words.iter().filter_map(|word| match word {
             Word::Flag(letter) | Word::Option(letter, _) => Some(*letter),
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::{zfs, zpool};
 
-    /// What whoever reads it is told about commands.
+    /// The roadmap, which tells readers about commands.
     fn roadmap() -> String {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/roadmap.md");
         std::fs::read_to_string(path).unwrap()

@@ -1,4 +1,4 @@
-//! The command line of rzfs itself. What follows `zpool`, `zfs`, `zdb` and `zstream` is theirs.
+//! The command line of rzfs itself; words after `zpool`, `zfs`, `zdb`, `zstream` are theirs.
 
 use crate::console::Failure;
 use crate::files::arguments::{CpArguments, FindArguments, LsArguments, TargetsArguments};
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether there is a subcommand of this name, or an option.
+    /// Whether a word is a subcommand or an option.
     pub(crate) fn has_command(word: &OsStr) -> bool {
         let own = <Self as CommandFactory>::command();
         word.as_encoded_bytes().starts_with(b"-")
@@ -88,7 +88,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// The words as they are.
+    /// The unparsed words.
     pub(crate) fn raw(self) -> Vec<OsString> {
         self.words
     }
@@ -96,7 +96,7 @@ impl Words {
     /// The words as text.
     ///
     /// # Errors
-    /// One is no UTF-8: another path than was meant would come of it.
+    /// One is not UTF-8: it would become a different path.
     pub(crate) fn text(self) -> Result<Vec<String>, Failure> {
         let text = |word: OsString| {
             word.into_string().map_err(|word| {

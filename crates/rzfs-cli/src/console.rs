@@ -1,4 +1,4 @@
-//! Where a command writes, and how it ends.
+//! The streams of a command, and how it ends.
 
 use crate::getopt::GrammarError;
 use rzfs_blockdev::without_controls;
@@ -8,34 +8,34 @@ use std::io::{self, IsTerminal, Write};
 
 /// The standard streams of a command, and its time zone.
 pub(crate) struct Console<'a> {
-    /// What was asked for.
+    /// Requested output.
     pub(crate) out: &'a mut dyn Write,
-    /// What went wrong.
+    /// Errors.
     pub(crate) err: &'a mut dyn Write,
-    /// In which zone times are shown.
+    /// The time zone of displayed times.
     pub(crate) calendar: Calendar,
 }
 
 impl Console<'_> {
-    /// Tells what went wrong; the command goes on.
+    /// Reports a problem; the command goes on.
     pub(crate) fn complain(&mut self, message: impl std::fmt::Display) {
-        // There is no better place to tell that standard error is gone.
+        // There is no better place to report that standard error is gone.
         let _ = writeln!(self.err, "{message}");
     }
 }
 
 /// A stream that may be a terminal.
 ///
-/// What a pool says about itself (names, paths, properties, history) is whatever somebody wrote
-/// there, and a terminal obeys what it is shown. So it is shown `?` in place of control
-/// characters, as ls(1) does it; files and pipes get what is there.
+/// Text in a pool (names, paths, properties, history) is untrusted, and a terminal obeys control
+/// characters. So a terminal gets `?` in their place, as with ls(1); files and pipes get the
+/// original bytes.
 pub(crate) struct Shown<W> {
     inner: W,
     is_terminal: bool,
 }
 
 impl<W: Write + IsTerminal> Shown<W> {
-    /// A stream that shows no control characters to a terminal.
+    /// Wraps a stream to hide control characters from a terminal.
     pub(crate) fn new(inner: W) -> Self {
         let is_terminal = inner.is_terminal();
         Self { inner, is_terminal }
@@ -56,29 +56,29 @@ impl<W: Write> Write for Shown<W> {
     }
 }
 
-/// How a command ended otherwise than well (spec 09, section 1.1).
+/// How a command failed (spec 09, section 1.1).
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The command line is wrong: the message and the usage go to standard error; exit 2.
     Usage(String),
     /// The command failed with this message; exit 1.
     Failed(String),
-    /// A pool has refused what was asked of it; exit 1.
+    /// A pool refused the request; exit 1.
     Refused(Refusal),
-    /// The pool that was asked has been let go of meanwhile; for who needs it, as above.
+    /// The pool was closed meanwhile; for commands that need it, as above.
     Gone(String),
-    /// The pool that was asked does not answer: the message; for who needs it, as above.
+    /// The pool does not answer: the message; for commands that need it, as above.
     Silent(String),
-    /// The command failed with this message, or has said so, and a status of its own.
+    /// The command failed with this message, or has printed it, and a status of its own.
     Status(String, u8),
-    /// The command failed, and has said so; exit 1.
+    /// The command failed and has printed why; exit 1.
     Told,
     /// The output could not be written.
     Output(io::Error),
 }
 
 impl Failure {
-    /// The same with a status of its own, where a command has one for what it could not do.
+    /// The same with another status, for commands that have one.
     pub(crate) fn with_status(self, status: u8) -> Self {
         match self {
             Self::Failed(message) | Self::Refused(Refusal { message, .. }) => {
@@ -104,10 +104,10 @@ impl From<GrammarError> for Failure {
 /// How a command ended.
 pub(crate) type Outcome = Result<(), Failure>;
 
-/// Exit status of a program that a broken pipe ended: 128 and the number of SIGPIPE.
+/// Exit status of a program killed by a broken pipe: 128 plus the number of SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 
-/// Tells what is left to tell, and turns the outcome into an exit status.
+/// Prints any remaining message, and converts the outcome to an exit status.
 pub(crate) fn conclude(outcome: Outcome, usage: &str, console: &mut Console<'_>) -> u8 {
     let outcome = outcome.and_then(|()| console.out.flush().map_err(Failure::Output));
     match outcome {

@@ -1,7 +1,7 @@
 //! `rzfs ls`, `cat`, `stat`, `find` and `cp`: files of a pool that is not mounted.
 //!
-//! A target is `POOL/FS[@SNAP]:/PATH`, or a volume `POOL/VOL[@SNAP]`. What cannot be read is
-//! complained about, with place and reason; the command goes on with the rest and exits with 1.
+//! A target is `POOL/FS[@SNAP]:/PATH`, or a volume `POOL/VOL[@SNAP]`. Unreadable files are
+//! reported, with place and reason; the command continues with the rest and exits with 1.
 
 pub(crate) mod arguments;
 mod cat;
@@ -20,7 +20,7 @@ use crate::console::{Console, Outcome, conclude};
 use arguments::{CpArguments, FindArguments, LsArguments, TargetsArguments};
 use complaints::Complaints;
 
-/// Runs a command, and turns its outcome into an exit status.
+/// Runs a command, and converts its outcome to an exit status.
 fn run(
     command: &'static str,
     console: &mut Console<'_>,

@@ -1,25 +1,24 @@
-//! Options as OpenZFS's commands take them: single letters that combine, values attached or not,
+//! Option parsing for OpenZFS's commands: single letters that combine, values attached or not,
 //! options and operands in any order, `--` (spec 09, section 1.1).
 //!
-//! rzfs adds one thing: `-d DEVICE` names devices wherever a command works on pools. Where
-//! OpenZFS already gives `-d` another meaning both are understood, by [`Value`].
+//! rzfs adds one thing: `-d DEVICE` names devices wherever a command works on pools. Where OpenZFS
+//! already gives `-d` another meaning both are understood, by [`Value`].
 
 use std::path::Path;
 
-/// What follows an option.
+/// The value of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
     /// Nothing.
     None,
     /// A value, in the same word or the next.
     Required,
-    /// A device; more devices may follow as words of their own.
+    /// A device; further words may be more devices.
     Devices,
-    /// A device as for [`Value::Devices`] if the value looks like a path, or is the name of
-    /// something that exists and no number; else a number.
+    /// A device as for [`Value::Devices`] if the value looks like a path, or names an existing file
+    /// and is not a number; otherwise a number.
     NumberOrDevices,
-    /// A device as for [`Value::Devices`] if the next word is the path of something that exists,
-    /// else nothing.
+    /// A device as for [`Value::Devices`] if the next word is an existing path, otherwise nothing.
     DevicesOrNone,
 }
 
@@ -28,24 +27,24 @@ pub(crate) enum Value {
 pub(crate) struct Grammar {
     /// Letters.
     pub(crate) letters: &'static [(char, Value)],
-    /// Long names and the letter that each stands for.
+    /// Long names and the letters that they stand for.
     pub(crate) names: &'static [(&'static str, char)],
 }
 
-/// A word of the command line, understood.
+/// A parsed word of the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Word {
     /// An option without a value.
     Flag(char),
     /// An option and its value.
     Option(char, String),
-    /// A device that `-d` named.
+    /// A device given with `-d`.
     Device(String),
     /// Anything else.
     Operand(String),
 }
 
-/// What is wrong with a command line; the texts are OpenZFS's.
+/// An error of a command line, in OpenZFS's words.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum GrammarError {
     #[error("invalid option '{0}'")]
@@ -57,7 +56,7 @@ pub(crate) enum GrammarError {
 }
 
 impl Grammar {
-    /// Understands the words after the command's name.
+    /// Parses the words after the command's name.
     pub(crate) fn parse(&self, words: &[String]) -> Result<Vec<Word>, GrammarError> {
         let mut parsed = Vec::new();
         let mut rest = words.iter().peekable();
@@ -91,7 +90,7 @@ impl Grammar {
         Ok(parsed)
     }
 
-    /// One word of letters, such as `-Hpo`, and the value of its last one.
+    /// Parses a word of letters, such as `-Hpo`, and the value of its last one.
     fn letters_of<'a>(
         &self,
         word: &str,
@@ -129,12 +128,12 @@ impl Grammar {
     }
 }
 
-/// Whether what is attached to the letter, or else the next word, is a device.
+/// Whether the text attached to the letter, or else the next word, is a device.
 fn follows_device(attached: &str, next: Option<&&String>) -> bool {
     if attached.is_empty() { next.is_some_and(|next| is_device(next)) } else { is_device(attached) }
 }
 
-/// Whether a word can only mean a device: it is a path, and something is there.
+/// Whether a word can only mean a device: it is an existing path.
 fn is_device(word: &str) -> bool {
     is_path(word) && Path::new(word).exists()
 }
@@ -149,7 +148,7 @@ fn is_path(word: &str) -> bool {
     !word.starts_with('-') && word.contains(['/', '.'])
 }
 
-/// What is no option among the words of a subcommand.
+/// The operands among the words of a subcommand.
 pub(crate) fn operands(words: &[Word]) -> Vec<String> {
     let operand = |word: &Word| match word {
         Word::Operand(operand) => Some(operand.clone()),
@@ -158,7 +157,7 @@ pub(crate) fn operands(words: &[Word]) -> Vec<String> {
     words.iter().filter_map(operand).collect()
 }
 
-/// The devices that `-d` names.
+/// The devices given with `-d`.
 pub(crate) fn devices(words: &[Word]) -> Vec<String> {
     let device = |word: &Word| match word {
         Word::Device(device) => Some(device.clone()),

@@ -1,8 +1,8 @@
-//! The names that this host has for numbers of users and groups.
+//! Names of users and groups on this host.
 
 use std::collections::HashMap;
 
-/// The names in a table like `/etc/passwd`, by number; of several for one number the first.
+/// The names in a table like `/etc/passwd`, by number; the first of several for one number.
 pub(crate) fn names_in(table: &str) -> HashMap<u64, String> {
     let table = std::fs::read_to_string(table).unwrap_or_default();
     let named = |line: &str| {

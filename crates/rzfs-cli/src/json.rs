@@ -1,4 +1,4 @@
-//! JSON as OpenZFS's commands print it (spec 09, section 1.5).
+//! JSON in the format of OpenZFS's commands (spec 09, section 1.5).
 
 use crate::console::Outcome;
 use crate::property::Writer;
@@ -14,7 +14,7 @@ pub(crate) const JSON_GUID: char = '2';
 /// The letter of `--json-flat-vdevs`.
 pub(crate) const JSON_FLAT: char = '3';
 
-/// How numbers are written.
+/// The format of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Numbers {
     /// As strings.
@@ -32,11 +32,11 @@ impl Numbers {
         }
     }
 
-    /// A property's value: exact as an integer, or as `writer` has it.
+    /// A property's value: an exact integer, or formatted by `writer`.
     pub(crate) fn value(self, values: Values, value: &PropertyValue, writer: &Writer) -> Value {
         let text = writer.write(values, value);
         match (self, value) {
-            // A number that is shown as one: not a ratio, a word, or no limit.
+            // A number that is displayed as such: not a ratio, a word, or no limit.
             (Self::Integers, PropertyValue::Number(number)) if text == number.to_string() => {
                 (*number).into()
             }
@@ -66,7 +66,7 @@ impl Numbers {
     }
 }
 
-/// An object with these members, in this order.
+/// An object with these members, in order.
 pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>().into()
 }
@@ -76,7 +76,7 @@ pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) ->
 pub(crate) struct Envelope(Map<String, Value>);
 
 impl Envelope {
-    /// The output of `command` so far: its name and the version of the format.
+    /// The start of the output of `command`: its name and the version of the format.
     pub(crate) fn new(command: &str) -> Self {
         let version = object([
             ("command", command.into()),

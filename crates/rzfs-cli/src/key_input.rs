@@ -1,5 +1,4 @@
-//! Keys as users give them: typed, piped, or in files; with OpenZFS's words about what is wrong
-//! with them.
+//! Keys entered by users: typed, piped, or in files; with OpenZFS's messages about invalid ones.
 
 use crate::console::Failure;
 use rzfs::Secret;
@@ -13,30 +12,30 @@ const RAW_SIZE: usize = 32;
 const HEX_DIGITS: usize = 64;
 const PASSPHRASE: std::ops::RangeInclusive<usize> = 8..=512;
 
-/// Whether a key is made up or known.
+/// Whether a key is new or known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Occasion {
-    /// It is new: who types it types it twice.
+    /// It is new: it must be typed twice.
     New,
-    /// It is one that a dataset has.
+    /// It is an existing key of a dataset.
     Known,
 }
 
-/// Whose word it is where a key is.
+/// The origin of a key location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Named {
-    /// A pool's, in the property `keylocation`: perhaps an attacker's.
+    /// A pool's property `keylocation`: possibly an attacker's.
     Pool,
-    /// The same, as the process of another user tells it, who would get what the file holds.
+    /// The same from another user's process, which would receive the contents of the file.
     Stranger,
-    /// The user's, who may have a pipe of another program there.
+    /// The user, who may name a pipe of another program.
     User,
 }
 
-/// Gets the key of a dataset from a place as property `keylocation` says it.
+/// Gets the key of a dataset from a location in the form of property `keylocation`.
 ///
 /// # Errors
-/// Why there is none, without the name of the dataset or what it was for.
+/// The reason, without the name of the dataset or the purpose.
 pub(crate) fn get(
     dataset: &str,
     format: KeyFormat,
@@ -80,17 +79,16 @@ pub(crate) fn get(
     Ok(key)
 }
 
-/// What a key file holds that the user names in place of a key: perhaps the pipe of another
-/// program.
+/// Reads a key file named by the user: possibly the pipe of another program.
 pub(crate) fn read(path: &Path) -> io::Result<Secret> {
     Secret::read(File::open(path)?)
 }
 
-/// Ends with the first line.
+/// A reader that ends with the first line.
 struct FirstLine<R>(Option<R>);
 
 impl<R: Read> Read for FirstLine<R> {
-    /// Byte by byte: what is behind the line is for whoever reads next.
+    /// Reads byte by byte: the input after the line is for later readers.
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let (Some(input), Some(byte)) = (&mut self.0, room.get_mut(..1)) else { return Ok(0) };
         let count = input.read(byte)?;
@@ -101,8 +99,8 @@ impl<R: Read> Read for FirstLine<R> {
     }
 }
 
-/// A line of standard input, or as many bytes as a raw key has; past the buffer that the standard
-/// library has for it.
+/// Reads a line of standard input, or as many bytes as a raw key has; bypasses the standard
+/// library's buffer.
 fn piped(format: KeyFormat) -> io::Result<Secret> {
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     match format {
@@ -135,7 +133,7 @@ fn typed(dataset: &str, format: KeyFormat, occasion: Occasion) -> Result<Secret,
     }
 }
 
-/// Whether this can be a key.
+/// Checks that this can be a key.
 fn check(format: KeyFormat, input: &[u8]) -> Result<(), String> {
     let key = format.key_in(input);
     let size = |what: &str, len: usize, expected: usize| match len.cmp(&expected) {
@@ -162,7 +160,7 @@ fn check(format: KeyFormat, input: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The key of a dataset that is to be made, if its properties ask for one.
+/// The key of a new dataset, if its properties require one.
 pub(crate) fn of_new(
     dataset: &str,
     encryption: &rzfs::setting::EncryptionProperties,

@@ -1,5 +1,5 @@
-//! The `rzfs` command, which is `zpool`, `zfs`, `zdb` and `zstream` as well: through a link with one
-//! of these names, or as the first word. As `mount.rzfs` it is the helper of mount(8).
+//! The `rzfs` command, which also acts as `zpool`, `zfs`, `zdb` and `zstream`: through a link with
+//! such a name, or by its first word. As `mount.rzfs` it is the helper of mount(8).
 #![forbid(unsafe_code)]
 
 mod absent;
@@ -40,23 +40,23 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// glibc's allocator gives little back, and wastes as much as it gives out when many buffers are
-/// aligned to pages, as those for devices are.
+/// glibc's allocator returns little memory, and wastes as much as it provides when many buffers are
+/// page-aligned, as those for devices are.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Programs that the binary is when it is called by their names.
+/// Names under which the binary acts as that program.
 const PROGRAMS: [&str; 4] = ["zpool", "zfs", "zdb", "zstream"];
 
-/// What OpenZFS calls `zstream dump` besides.
+/// OpenZFS's other name for `zstream dump`.
 const DUMP: &str = "zstreamdump";
 
-/// Names by which mount(8) calls it.
+/// Names under which mount(8) calls it.
 const HELPERS: [&str; 2] = ["mount.rzfs", "mount.fuse.rzfs"];
 
 fn main() -> ExitCode {
     let words = files::spread_devices(with_subcommand(std::env::args_os().collect()));
-    // zdb has a `-v` of its own, which must not be taken for that of rzfs.
+    // zdb has its own `-v`, which must not be taken for that of rzfs.
     if let [_, first, rest @ ..] = words.as_slice()
         && first == "zdb"
     {
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Runs a command whose words have to be text.
+/// Runs a command whose words must be text.
 fn with_text(
     words: Words,
     console: &mut Console<'_>,
@@ -111,7 +111,7 @@ fn with_text(
     }
 }
 
-/// Runs zdb with the words that follow its name.
+/// Runs zdb with the words after its name.
 fn zdb(words: impl Iterator<Item = OsString>) -> ExitCode {
     match rzfs_zdb::parse(words) {
         Ok(arguments) => {
@@ -122,16 +122,16 @@ fn zdb(words: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::from(status)
         }
         Err(error) => {
-            // OpenZFS's zdb has no status of its own for a wrong command line.
+            // OpenZFS's zdb has no special status for a wrong command line.
             let status = if error.use_stderr() { 1 } else { 0 };
-            // If not even this can be written, there is nobody to tell.
+            // If this cannot be written either, there is nowhere to report it.
             let _ = error.print();
             ExitCode::from(status)
         }
     }
 }
 
-/// The command line with the subcommand that the program's name stands for.
+/// The command line with the subcommand implied by the program's name.
 fn with_subcommand(mut words: Vec<OsString>) -> Vec<OsString> {
     let name = words.first().and_then(|word| Path::new(word).file_name()).and_then(OsStr::to_str);
     if let Some(program) = PROGRAMS.into_iter().find(|program| name == Some(program)) {
@@ -144,7 +144,7 @@ fn with_subcommand(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Whether mount.fuse(8) calls the program that mounts of type `fuse.rzfs` are named for, as it does
+/// Whether this is a call by mount.fuse(8), which runs the program named in the type `fuse.rzfs`
 /// where no helper is installed.
 fn is_call_of_fuse(words: &[OsString]) -> bool {
     matches!(words, [_, source, directory, option, _]
@@ -153,8 +153,8 @@ fn is_call_of_fuse(words: &[OsString]) -> bool {
             && option == "-o")
 }
 
-/// Warnings, or more with `-v`; `RUST_LOG` has the last word. Phases of work are told when they end,
-/// with the time that they took.
+/// Logs warnings, or more with `-v`; `RUST_LOG` takes precedence. Phases of work are logged when
+/// they end, with their duration.
 fn log_to_stderr(verbose: u8) {
     let usual = match verbose {
         0 => "warn,fuser=off",

@@ -1,7 +1,7 @@
-//! `rzfs mount`, and what else has a process serve a pool: `zpool create`, `zpool import`.
+//! `rzfs mount`, and the start of pool processes for `zpool create` and `zpool import`.
 //!
-//! Usually that is a process in the background, to which the command hands a [`ServeRequest`]; with
-//! `rzfs mount --foreground` it is the command itself.
+//! Usually that is a background process, which gets a [`ServeRequest`]; with `rzfs mount
+//! --foreground` it is the command itself.
 
 mod attendant;
 mod named_key;
@@ -18,14 +18,14 @@ use rzfs_server::{Completeness, Readiness, ServeError, Verdict, restart_tuned};
 use std::io;
 use wording::Wording;
 
-/// What follows a usage error.
+/// The hint after a usage error.
 const HELP: &str = "For more information, try 'rzfs mount --help'.";
 
-/// `rzfs mount`. Comes back when everything is mounted, or with `--foreground` when it is
+/// Runs `rzfs mount`. Returns when everything is mounted, or with `--foreground` when it is
 /// unmounted.
 pub(crate) fn run(arguments: &MountArguments, verbose: u8, console: &mut Console<'_>) -> u8 {
     if arguments.foreground {
-        // Before keys are read, perhaps from standard input.
+        // Before keys are read, possibly from standard input.
         restart_tuned(std::env::args_os().skip(1));
     }
     let request = match request::of(arguments) {
@@ -39,12 +39,12 @@ pub(crate) fn run(arguments: &MountArguments, verbose: u8, console: &mut Console
     conclude(outcome, HELP, console)
 }
 
-/// Has a process in the background serve a pool, and waits until it does.
+/// Starts a background process that serves a pool, and waits until it does.
 pub(crate) fn in_background(request: &ServeRequest, verbose: u8) -> Outcome {
     let verbosity = vec!["--verbose"; usize::from(verbose)];
     match rzfs_server::in_background(request, &verbosity) {
         Ok(Verdict::Ready(completeness)) => outcome(completeness),
-        // It has said why.
+        // It has printed the reason.
         Ok(Verdict::Ended(status)) if status.code().is_some() => Err(Failure::Told),
         Ok(Verdict::Ended(status)) => Err(Failure::Failed(format!(
             "the process in the background ended before everything was mounted: {status}"
@@ -55,7 +55,7 @@ pub(crate) fn in_background(request: &ServeRequest, verbose: u8) -> Outcome {
     }
 }
 
-/// The process in the background.
+/// Runs the background process.
 pub(crate) fn serve_in_background(console: &mut Console<'_>) -> u8 {
     let outcome = match Readiness::request::<ServeRequest>() {
         Ok((request, readiness)) => {
@@ -66,7 +66,7 @@ pub(crate) fn serve_in_background(console: &mut Console<'_>) -> u8 {
     conclude(outcome, HELP, console)
 }
 
-/// Serves a pool in this process, until it is let go of.
+/// Serves a pool in this process until it is closed.
 fn serve(
     request: ServeRequest,
     console: &mut Console<'_>,
@@ -81,7 +81,7 @@ fn serve(
     }
 }
 
-/// What is missing was told.
+/// Missing parts were reported.
 fn outcome(completeness: Completeness) -> Outcome {
     match completeness {
         Completeness::Complete => Ok(()),

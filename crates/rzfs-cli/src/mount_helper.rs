@@ -1,10 +1,10 @@
-//! `mount.rzfs`: what mount(8) runs for file systems of type `rzfs`, and to remount those of type
-//! `fuse.rzfs`, as their mounts are.
+//! `mount.rzfs`: run by mount(8) for file systems of type `rzfs`, and to remount those of type
+//! `fuse.rzfs`, the type of their mounts.
 //!
 //! ```text
 //! mount -t rzfs pool.img /mnt       as `rzfs mount pool.img /mnt`, for all users
-//! mount -t rzfs tank/a /mnt         one of an imported pool, with mountpoint=legacy
-//! mount -o remount,ro /mnt          what is mounted there
+//! mount -t rzfs tank/a /mnt         a dataset of an imported pool, with mountpoint=legacy
+//! mount -o remount,ro /mnt          the file system mounted there
 //! ```
 
 use crate::arguments::MountArguments;
@@ -36,14 +36,14 @@ const GRAMMAR: Grammar = Grammar {
 
 const USAGE: &str = "usage: mount.rzfs DEVICE|FILESYSTEM DIRECTORY [-sfnv] [-o OPTIONS]";
 
-/// Options that count when something is mounted for the first time, and that fstab repeats.
+/// Options for the first mount only, which fstab repeats.
 const FIRST: [&str; 5] = ["allow_other", "arc_max=", "key=", "pool=", "snapshot="];
 
-/// Statuses that mount(8) knows of its helpers.
+/// Exit statuses that mount(8) knows from its helpers.
 const BAD_USAGE: u8 = 1;
 const FAILED: u8 = 32;
 
-/// Runs it with the words behind its name.
+/// Runs it with the words after its name.
 pub(crate) fn run(words: &[String], verbose: u8, console: &mut Console<'_>) -> u8 {
     let outcome = mount(words, verbose, console);
     match conclude(outcome, USAGE, console) {
@@ -69,7 +69,7 @@ fn mount(words: &[String], verbose: u8, console: &mut Console<'_>) -> Outcome {
         return Ok(());
     }
     if options.is_remount {
-        // The source is what mount(8) has found, in fstab perhaps; the directory is what was meant.
+        // The source is what mount(8) has found, possibly in fstab; the directory is the user's.
         options.others.retain(|word| {
             let name = word.split_once('=').map_or("", |(name, _)| name);
             !FIRST.iter().any(|first| word.starts_with(first)) && !is_tunable(name)
@@ -79,14 +79,14 @@ fn mount(words: &[String], verbose: u8, console: &mut Console<'_>) -> Outcome {
         }
         return remount(Path::new(directory), &options, console);
     }
-    // mount(8) says so of all that is not read-only.
+    // mount(8) passes `rw` for everything that is not read-only.
     options.temporary.readonly = options.temporary.readonly.filter(|is_on| *is_on);
     let name = dataset_meant(source);
     if let Some(name) = &name
         && let Some(mut client) = source::imported(name::pool_of(name))?
     {
         options.others.retain(|word| word != "allow_other");
-        // `-s` does not mind others.
+        // `-s` tolerates unknown options.
         if !flag('s') {
             options.refuse_others()?;
         }
@@ -96,7 +96,7 @@ fn mount(words: &[String], verbose: u8, console: &mut Console<'_>) -> Outcome {
                  namespace, and would mount it there"
             )));
         }
-        // From where this process is: the one that mounts is elsewhere.
+        // Resolved in this process: the one that mounts is elsewhere.
         let directory = Path::new(directory).canonicalize().map_err(|error| {
             let reason = without_number(&error);
             Failure::Failed(format!("mount point '{directory}': {reason}"))
@@ -115,7 +115,7 @@ fn mount(words: &[String], verbose: u8, console: &mut Console<'_>) -> Outcome {
              directory is mounted from another one, by its whole path)"
         )));
     }
-    // A file system of the system is for all of its users.
+    // A system mount is for all users.
     options.others.push("allow_other".to_owned());
     let arguments = MountArguments {
         force: false,
@@ -132,8 +132,8 @@ fn mount(words: &[String], verbose: u8, console: &mut Console<'_>) -> Outcome {
     }
 }
 
-/// The dataset that a source may be. mount(8) makes an absolute path of a source that it finds in the
-/// working directory, whoever has put it there; of one that it does not find it makes nothing else.
+/// The dataset that a source may name. mount(8) turns a source into an absolute path if it exists
+/// in the working directory, whoever made it; others it leaves unchanged.
 fn dataset_meant(source: &str) -> Option<String> {
     let here = std::env::current_dir().ok().filter(|_| Path::new(source).exists());
     let here = here.as_deref().and_then(|here| Path::new(source).strip_prefix(here).ok());
@@ -141,8 +141,8 @@ fn dataset_meant(source: &str) -> Option<String> {
     name::check(name).is_ok().then(|| name.to_owned())
 }
 
-/// Whether a source that may be the name of a dataset, whose pool is not imported, means what lies there.
-/// Not where others could have put that into the working directory, and would decide what is mounted.
+/// Whether a source that may name a dataset of a pool not imported means an existing file. Not if
+/// others could have put it into the working directory to choose what gets mounted.
 fn is_image_meant(source: &str, name: &str) -> bool {
     let path = Path::new(source);
     let is_relative = source != name && path.strip_prefix("/").ok() != Some(Path::new(name));
@@ -150,7 +150,7 @@ fn is_image_meant(source: &str, name: &str) -> bool {
     path.exists() && (!is_ambiguous || is_in_fstab(source) || is_ours(path))
 }
 
-/// Whether nobody but root and this user can have put something where it is.
+/// Whether only root and this user can have put a file where it is.
 fn is_ours(path: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     path.ancestors().all(|at| {
@@ -159,24 +159,24 @@ fn is_ours(path: &Path) -> bool {
     })
 }
 
-/// Whether a source is in fstab, as it is.
+/// Whether fstab has a source in this form.
 fn is_in_fstab(source: &str) -> bool {
     let fstab = std::fs::read_to_string("/etc/fstab").unwrap_or_default();
     fstab.lines().any(|line| line.split_whitespace().next() == Some(source))
 }
 
-/// Changes how a file system is mounted that is mounted at a directory.
+/// Changes the options of the file system mounted at a directory.
 fn remount(directory: &Path, options: &Sorted, console: &mut Console<'_>) -> Outcome {
     let place = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    // Those that do not answer have the directory perhaps: that has been told.
+    // Unresponsive pools may have the directory: that was reported.
     let (clients, _) = source::all_imported(console)?;
     for mut client in clients {
         let Some(mounts) = source::if_there(source::mounts(&mut client))? else { continue };
         let Some(mount) = mounts.iter().find(|one| Path::new(&one.mountpoint) == place) else {
             continue;
         };
-        // mount(8) says all that is forbidden from now on, and does not pass words that allow
-        // something. Other options were meant for the first time.
+        // mount(8) passes all current prohibitions, but no words that permit something. Other
+        // options were meant for the first mount.
         let forbidden = mount.temporary.filtered(|property, is_on| {
             !is_on && !matches!(property, DatasetProperty::ReadOnly | DatasetProperty::Relatime)
         });

@@ -1,10 +1,10 @@
-//! The words behind `-o` of mount(8), `zfs mount` and `rzfs mount`.
+//! The words of `-o` for mount(8), `zfs mount` and `rzfs mount`.
 
 use crate::console::{Failure, Outcome};
 use rzfs_server::protocol::Temporary;
 
-/// What mount(8) keeps for itself, what the kernel says of every mount of FUSE and is repeated when
-/// that is mounted again, and what other file systems have to be asked for.
+/// Options that mount(8) handles itself, that the kernel reports for every FUSE mount and that a
+/// remount repeats, and that other file systems require.
 const SAYS_NOTHING: [&str; 24] = [
     "",
     "defaults",
@@ -46,19 +46,19 @@ const SAYS_NOTHING_WITH_A_VALUE: [&str; 12] = [
     "blksize=",
 ];
 
-/// Mount options, sorted.
+/// Mount options, classified.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sorted {
-    /// Those that stand for properties.
+    /// Options that correspond to properties.
     pub(crate) temporary: Temporary,
-    /// Whether something that is mounted is to be changed.
+    /// Whether this is a remount.
     pub(crate) is_remount: bool,
-    /// All others that say something.
+    /// All other significant options.
     pub(crate) others: Vec<String>,
 }
 
 impl Sorted {
-    /// Of words between commas.
+    /// Parses words separated by commas.
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let mut sorted = Self::default();
         for word in words.into_iter().flat_map(|words| words.split(',')) {
@@ -73,7 +73,7 @@ impl Sorted {
         sorted
     }
 
-    /// Refuses what nobody knows.
+    /// Refuses unknown options.
     pub(crate) fn refuse_others(&self) -> Outcome {
         match self.others.first() {
             Some(word) => Err(Failure::Usage(format!("unknown mount option '{word}'"))),
@@ -81,7 +81,7 @@ impl Sorted {
         }
     }
 
-    /// The words that say something.
+    /// The significant words.
     pub(crate) fn words(&self) -> Vec<String> {
         let temporary = self.temporary.options().into_iter().map(str::to_owned);
         temporary.chain(self.others.iter().cloned()).collect()

@@ -1,4 +1,4 @@
-//! Paths as the process in the background understands them.
+//! Paths in a form that the background process can use.
 
 use crate::console::Failure;
 use rzfs_blockdev::without_number;
@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The path of a file that is given as a descriptor of this process (`/dev/fd/3`): others do not
-/// have that, and labels remember paths. All other paths stay as they are.
+/// The path of a file given as a descriptor of this process (`/dev/fd/3`): others lack that
+/// descriptor, and labels store paths. All other paths are unchanged.
 fn named(path: PathBuf) -> Result<PathBuf, Failure> {
     let directories = ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"];
     let streams = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
@@ -21,25 +21,25 @@ fn named(path: PathBuf) -> Result<PathBuf, Failure> {
     let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
     let file = identity(&path).map_err(|error| refused(&without_number(&error)))?;
     let name = fs::canonicalize(&path).ok();
-    // It may be another file's by now.
+    // The name may belong to another file by now.
     let name = name.filter(|name| identity(name).is_ok_and(|found| found == file));
     let unnamed = "a file that is given as a descriptor must have a name, by which others open it";
     name.ok_or_else(|| refused(unnamed))
 }
 
-/// A path that does not depend on the directory that a process is in.
+/// A path independent of the working directory.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
 }
 
-/// A word that describes vdevs, as another process understands it.
+/// A vdev word in a form that another process can use.
 pub(crate) fn vdev_word(word: String) -> Result<String, Failure> {
     let word = named(word.into())?;
     Ok(word.to_string_lossy().into_owned())
 }
 
-/// Where another process finds a device, an image, or a directory with such.
+/// The path by which another process finds a device, an image, or a directory of these.
 pub(crate) fn device(path: &Path) -> Result<PathBuf, Failure> {
     named(absolute(path)?)
 }
@@ -59,7 +59,7 @@ mod tests {
             assert_eq!(device(&descriptor).unwrap(), image);
         }
         let descriptor = PathBuf::from(format!("/dev/fd/{}", open.as_raw_fd()));
-        // Another file has its first name now.
+        // Another file has the old name now.
         fs::rename(&image, directory.path().join("renamed")).unwrap();
         fs::write(&image, "").unwrap();
         assert!(named(descriptor.clone()).is_ok_and(|path| path.ends_with("renamed")));

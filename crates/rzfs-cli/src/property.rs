@@ -1,5 +1,4 @@
-//! How values of properties are written, and how wide their columns are (spec 09, sections 1.3
-//! and 5).
+//! The format of property values, and the width of their columns (spec 09, sections 1.3 and 5).
 
 use crate::quantity::{nicebytes, nicenum, plain_ratio, ratio};
 use crate::table::{Align, Column};
@@ -16,7 +15,7 @@ pub(crate) enum Precision {
     Exact,
 }
 
-/// Writes values.
+/// Formats values.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
     /// Time zone.
@@ -26,7 +25,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A value of a property with these values.
+    /// Formats a value of a property of this kind.
     pub(crate) fn write(&self, values: Values, value: &PropertyValue) -> String {
         let number = match value {
             PropertyValue::Unset => return "-".to_owned(),
@@ -68,8 +67,8 @@ impl Writer {
 /// The longest word of `compression`.
 const LONGEST_COMPRESSION: &str = "zstd-fast-1000";
 
-/// The widest that a value can be expected to get: the longest word, five characters of a scaled
-/// number. OpenZFS makes columns at least that wide.
+/// The expected maximum width of a value: the longest word, five characters of a scaled number.
+/// OpenZFS makes columns at least that wide.
 fn natural_width(values: Values) -> usize {
     match values {
         Values::Words(words) => words.iter().map(|word| word.text.len()).max().unwrap_or(0),
@@ -82,7 +81,7 @@ fn natural_width(values: Values) -> usize {
     }
 }
 
-/// The least width of a column of a property's values: that of the column in `list`.
+/// The minimum width of a column of a property's values: that of the column in `list`.
 pub(crate) fn value_width(property: &Description) -> usize {
     natural_width(property.values).max(property.header.len())
 }

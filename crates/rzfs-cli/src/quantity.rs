@@ -1,9 +1,9 @@
-//! Numbers as OpenZFS's commands print them: sizes, ratios, percentages, durations (spec 09,
+//! Numbers in the format of OpenZFS's commands: sizes, ratios, percentages, durations (spec 09,
 //! section 1.3).
 
 pub(crate) use rzfs::quantity::{nicebytes, nicenum, parse_size};
 
-/// A ratio that is kept in hundredths: `1.06x`.
+/// A ratio stored in hundredths: `1.06x`.
 pub(crate) fn ratio(hundredths: u64) -> String {
     format!("{}x", plain_ratio(hundredths))
 }
@@ -13,8 +13,7 @@ pub(crate) fn plain_ratio(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// The share of `size` that is allocated, as `zpool list -v` shows it for a vdev: `0.03%`,
-/// `25.1%`, `100%`.
+/// The allocated share of `size`, as `zpool list -v` shows it for a vdev: `0.03%`, `25.1%`, `100%`.
 pub(crate) fn vdev_capacity(allocated: u64, size: u64) -> String {
     let value = vdev_basis_points(allocated, size) as f64 / 100.0;
     if value < 10.0 {
@@ -26,7 +25,7 @@ pub(crate) fn vdev_capacity(allocated: u64, size: u64) -> String {
     }
 }
 
-/// Hundredths of a percent of `size` that are allocated; 0 of nothing.
+/// The allocated share in hundredths of a percent of `size`; 0 if that is 0.
 pub(crate) fn vdev_basis_points(allocated: u64, size: u64) -> u64 {
     if size == 0 {
         return 0;
@@ -34,7 +33,7 @@ pub(crate) fn vdev_basis_points(allocated: u64, size: u64) -> u64 {
     u64::try_from(u128::from(allocated) * 10_000 / u128::from(size)).unwrap_or(u64::MAX)
 }
 
-/// Seconds as `HH:MM:SS`, with the days in front when there are any: `1 days 02:03:04`.
+/// Seconds as `HH:MM:SS`, preceded by any days: `1 days 02:03:04`.
 pub(crate) fn duration(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);

@@ -1,4 +1,4 @@
-//! Whom a command asks: pools on devices that `-d` names, or pools that are mounted.
+//! The pools that a command queries: on devices given with `-d`, or mounted ones.
 
 use crate::console::{Console, Failure, Outcome};
 use crate::zpool::vdev_name::NameStyle;
@@ -24,15 +24,15 @@ use std::fmt::Display;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-/// A pool that can be asked.
+/// A pool that can be queried.
 pub(crate) trait PoolClient {
     /// Its name.
     fn pool(&self) -> &str;
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     fn ask(&mut self, request: &Request) -> Result<Answer, Failure>;
 
-    /// Sends a snapshot; tells what was left out.
+    /// Sends a snapshot; returns what was left out.
     fn send_snapshot(
         self: Box<Self>,
         request: &SendRequest,
@@ -40,7 +40,7 @@ pub(crate) trait PoolClient {
     ) -> Result<Vec<String>, Failure>;
 }
 
-/// What the error of a process that has a pool means for a command.
+/// Converts an error of the process of a pool to a failure of a command.
 fn failure(error: ControlError) -> Failure {
     match error {
         ControlError::Wire { pool, source } if source.is_hang_up() => {
@@ -70,12 +70,12 @@ impl PoolClient for ControlClient {
     }
 }
 
-/// An answer of the wrong kind: the peer is not who it says.
+/// The failure for an answer of the wrong kind: the peer is not what it claims.
 fn mismatch(respondent: &dyn PoolClient) -> Failure {
     Failure::Failed(ControlError::Mismatch(respondent.pool().to_owned()).to_string())
 }
 
-/// What a pool has answered to who asks all that there are: nothing if it is let go of meanwhile.
+/// The answer of one pool to a query of all pools: `None` if it was closed meanwhile.
 pub(crate) fn if_there<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Err(Failure::Gone(_)) => Ok(None),
@@ -83,8 +83,8 @@ pub(crate) fn if_there<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failu
     }
 }
 
-/// The answer of a pool to who asks those with these names, or all that there are if there are
-/// none: of a pool that nobody has named nothing if it is let go of meanwhile.
+/// The answer of a pool to a query of these names, or of all pools if there are none: then `None`
+/// for a pool that was closed meanwhile.
 pub(crate) fn if_there_or_named<T>(
     names: &[String],
     answer: Result<T, Failure>,
@@ -114,7 +114,7 @@ pub(crate) fn datasets(
     }
 }
 
-/// Who keeps snapshots from being destroyed.
+/// The holds on snapshots.
 pub(crate) fn holds(
     respondent: &mut dyn PoolClient,
     names: Vec<String>,
@@ -125,7 +125,7 @@ pub(crate) fn holds(
     }
 }
 
-/// What users, groups or projects use of a file system.
+/// The usage of a file system by users, groups or projects.
 pub(crate) fn accounts(
     respondent: &mut dyn PoolClient,
     query: AccountQuery,
@@ -136,7 +136,7 @@ pub(crate) fn accounts(
     }
 }
 
-/// How many files of a file system have been removed and have their space still.
+/// The number of removed files of a file system that still occupy space.
 pub(crate) fn unfreed_files(
     respondent: &mut dyn PoolClient,
     file_system: String,
@@ -147,7 +147,7 @@ pub(crate) fn unfreed_files(
     }
 }
 
-/// Files that are not what they were.
+/// Files that differ.
 pub(crate) fn differences(
     respondent: &mut dyn PoolClient,
     query: DiffQuery,
@@ -158,7 +158,7 @@ pub(crate) fn differences(
     }
 }
 
-/// Bytes that come back when runs of snapshots are destroyed.
+/// The bytes reclaimed by destroying runs of snapshots.
 pub(crate) fn reclaimed(
     respondent: &mut dyn PoolClient,
     runs: Vec<(String, String)>,
@@ -169,7 +169,7 @@ pub(crate) fn reclaimed(
     }
 }
 
-/// How long the stream of a snapshot is, or each of its streams.
+/// The size of a send stream, or of each of its streams.
 pub(crate) fn stream_sizes(
     respondent: &mut dyn PoolClient,
     request: &SendRequest,
@@ -180,7 +180,7 @@ pub(crate) fn stream_sizes(
     }
 }
 
-/// What was done to a pool.
+/// The history of a pool.
 pub(crate) fn history(respondent: &mut dyn PoolClient) -> Result<Vec<HistoryReport>, Failure> {
     match respondent.ask(&Request::History)? {
         Answer::History(history) => Ok(history),
@@ -196,7 +196,7 @@ pub(crate) fn mounts(respondent: &mut dyn PoolClient) -> Result<Vec<MountReport>
     }
 }
 
-/// All mounted pools, by name; the outcome as of [`all_imported`].
+/// All mounted pools, by name; the outcome as for [`all_imported`].
 pub(crate) fn mounted(
     console: &mut Console<'_>,
 ) -> Result<(Vec<Box<dyn PoolClient>>, Outcome), Failure> {
@@ -205,8 +205,8 @@ pub(crate) fn mounted(
     Ok((clients.collect(), outcome))
 }
 
-/// All pools that this user has imported, by name. Complains about those that do not answer: the
-/// command fails then, after it has done its work with the others.
+/// All pools that this user has imported, by name. Reports unresponsive ones: the command then
+/// fails, after its work on the others.
 pub(crate) fn all_imported(
     console: &mut Console<'_>,
 ) -> Result<(Vec<ControlClient>, Outcome), Failure> {
@@ -219,7 +219,7 @@ pub(crate) fn all_imported(
     Ok((mounted.clients, outcome))
 }
 
-/// Tells that a pool is left out, and why.
+/// Reports that a pool is left out, and why.
 pub(crate) fn leave_out(reason: impl Display, console: &mut Console<'_>) -> Failure {
     console.complain(format_args!("{reason}: it is left out"));
     Failure::Told
@@ -234,7 +234,7 @@ fn mounted_as(names: &[String]) -> Result<Vec<Box<dyn PoolClient>>, Failure> {
     Ok(pools)
 }
 
-/// Pools in an order in which their mounts can be ended: none is in one of a later pool.
+/// Pools in an order in which their mounts can be ended: none is inside a mount of a later pool.
 pub(crate) fn innermost_first(clients: Vec<ControlClient>) -> Vec<ControlClient> {
     let outermost = |client: &mut ControlClient| {
         let mounts = mounts(client).unwrap_or_default();
@@ -252,7 +252,7 @@ pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
     client.map_err(|error| Failure::Failed(format!("cannot open '{pool}': {error}")))
 }
 
-/// The pools with these names, or all that are imported. Of these some may be let go of meanwhile
+/// The pools with these names, or all imported ones. Some of the latter may be closed meanwhile
 /// ([`if_there`]), and the outcome is that of [`all_imported`].
 pub(crate) fn required_or_all(
     names: &[String],
@@ -267,13 +267,13 @@ pub(crate) fn required_or_all(
     }
 }
 
-/// The pool with this name, which has to be imported.
+/// The pool with this name, which must be imported.
 pub(crate) fn required(pool: &str) -> Result<ControlClient, Failure> {
     let missing = || Failure::Failed(format!("cannot open '{pool}': no such pool"));
     imported(pool)?.ok_or_else(missing)
 }
 
-/// Has an imported pool changed; what could not be done besides is answered.
+/// Changes an imported pool; returns complaints about secondary failures.
 pub(crate) fn change(
     client: &mut ControlClient,
     change: Change,
@@ -286,7 +286,7 @@ pub(crate) fn change(
     }
 }
 
-/// Has an imported pool let go of its devices.
+/// Makes an imported pool close its devices.
 pub(crate) fn end(client: &mut ControlClient, request: &Request) -> Outcome {
     match PoolClient::ask(client, request)? {
         Answer::Unmounted => Ok(()),
@@ -294,7 +294,7 @@ pub(crate) fn end(client: &mut ControlClient, request: &Request) -> Outcome {
     }
 }
 
-/// What an imported pool has counted since it was opened.
+/// The counters of an imported pool.
 pub(crate) fn stats(client: &mut ControlClient) -> Result<StatsReport, Failure> {
     match PoolClient::ask(client, &Request::Stats)? {
         Answer::Stats(report) => Ok(*report),
@@ -302,7 +302,7 @@ pub(crate) fn stats(client: &mut ControlClient) -> Result<StatsReport, Failure> 
     }
 }
 
-/// What happened to an imported pool since it was opened.
+/// The events of an imported pool.
 pub(crate) fn events(client: &mut ControlClient) -> Result<Vec<EventReport>, Failure> {
     match PoolClient::ask(client, &Request::Events)? {
         Answer::Events(events) => Ok(events),
@@ -310,7 +310,7 @@ pub(crate) fn events(client: &mut ControlClient) -> Result<Vec<EventReport>, Fai
     }
 }
 
-/// How the vdevs of an imported pool would be with others.
+/// The layout of the vdevs of an imported pool after an addition.
 pub(crate) fn layout_with(
     client: &mut ControlClient,
     request: AddRequest,
@@ -321,7 +321,7 @@ pub(crate) fn layout_with(
     }
 }
 
-/// Has an imported pool receive snapshots from `from`; `hear` is told what comes and has come.
+/// Receives snapshots from `from` into an imported pool; `hear` is called with the progress.
 pub(crate) fn receive_snapshots(
     client: ControlClient,
     request: &ReceiveRequest,
@@ -331,8 +331,7 @@ pub(crate) fn receive_snapshots(
     client.receive_snapshots(request, from, hear).map_err(failure)
 }
 
-/// What is known about the pools that this user has imported. Complains about those that do not
-/// answer.
+/// Knowledge about the pools that this user has imported. Reports unresponsive ones.
 pub(crate) fn local_pools(console: &mut Console<'_>) -> Result<LocalPools, Failure> {
     let asked = ControlDirectory::of_user().local_pools();
     let AskedPools { local, silent } = asked.map_err(|error| Failure::Failed(error.to_string()))?;
@@ -340,7 +339,7 @@ pub(crate) fn local_pools(console: &mut Console<'_>) -> Result<LocalPools, Failu
     Ok(local)
 }
 
-/// A pool that was opened for one command.
+/// A pool opened for one command.
 struct Local(PoolService);
 
 impl PoolClient for Local {
@@ -368,17 +367,17 @@ impl PoolClient for Local {
     }
 }
 
-/// Pools that were found, and those that were found and cannot be asked.
+/// The pools found for a command, and those that cannot be queried.
 pub(crate) struct Respondents {
-    /// Pools that can be asked.
+    /// Pools that can be queried.
     pub(crate) pools: Vec<Box<dyn PoolClient>>,
-    /// Pools that could not be opened; that was told.
+    /// Pools that could not be opened, which was reported.
     pub(crate) failed: Vec<String>,
     /// Whether something could not be opened.
     pub(crate) outcome: Outcome,
 }
 
-/// The pools on these devices, or without devices the mounted ones; with `names` only those.
+/// The pools on these devices, or the mounted ones if there are none; with `names` only those.
 pub(crate) fn respondents(
     devices: &[String],
     names: &[String],
@@ -414,8 +413,8 @@ pub(crate) fn respondents(
     Ok(found)
 }
 
-/// Commands look at pools for a moment: recent blocks are not verified first, and nobody waits
-/// to see whether another host is writing.
+/// Commands open pools only briefly: recent blocks are not verified first, and there is no wait for
+/// signs of writes by another host.
 fn import_options(options: &ImportOptions) -> ImportOptions {
     ImportOptions {
         activity: ActivityCheck::Skip,
@@ -425,10 +424,10 @@ fn import_options(options: &ImportOptions) -> ImportOptions {
     }
 }
 
-/// With what a command imports a pool that it has refused.
+/// Advice for importing a pool that a command refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Advice<'a> {
-    /// The command for a pool of another system.
+    /// The command for a pool last used by another system.
     pub(crate) forced: &'a str,
     /// The option, or the command, for a pool that lacks log devices.
     pub(crate) without_logs: &'a str,
@@ -444,7 +443,7 @@ impl<'a> Advice<'a> {
     }
 }
 
-/// What OpenZFS says about an import that failed.
+/// OpenZFS's message for an import that failed.
 pub(crate) fn import_failure(failure: &ImportFailure, advice: Advice<'_>) -> String {
     let name = &failure.name;
     match failure.error.as_ref() {
@@ -484,14 +483,14 @@ pub(crate) fn import_failure(failure: &ImportFailure, advice: Advice<'_>) -> Str
     }
 }
 
-/// The lines of a log vdev that is missing, and of what is below it.
+/// The lines of a missing log vdev and its children.
 fn missing_vdev(vdev: &VdevReport, depth: usize) -> String {
     let (indent, class) = ("  ".repeat(depth + 2), if depth == 0 { " [log]" } else { "" });
     let own = format!("\t{indent}{}{class}\n", NameStyle::default().name(vdev));
     vdev.children.iter().fold(own, |lines, child| lines + &missing_vdev(child, depth + 1))
 }
 
-/// Pools that could be imported from these devices, or from where OpenZFS looks.
+/// Pools that could be imported from these devices, or from OpenZFS's default places.
 pub(crate) fn importable(
     devices: &[PathBuf],
     console: &mut Console<'_>,

@@ -1,8 +1,8 @@
-//! `rzfs stats`: what pools count, with the names of OpenZFS's kstats.
+//! `rzfs stats`: counters of pools, with the names of OpenZFS's kstats.
 //!
 //! ```text
 //! StatsReport ──> PoolStats (names, kinds, numbers) ──┬─> tables
-//!                    └─ less those of before          ├─> JSON
+//!                    └─ minus the previous ones       ├─> JSON
 //!                                                     └─> Prometheus
 //! ```
 
@@ -37,7 +37,7 @@ pub(crate) struct StatsArguments {
     operands: Vec<String>,
 }
 
-/// How reports are written.
+/// The format of reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Tables,
@@ -45,7 +45,7 @@ enum Form {
     Prometheus,
 }
 
-/// Shows what pools count.
+/// Shows the counters of pools.
 pub(crate) fn run(arguments: StatsArguments, console: &mut Console<'_>) -> u8 {
     let outcome = report(arguments, console);
     conclude(outcome, &format!("usage: {USAGE}"), console)
@@ -71,7 +71,7 @@ fn report(arguments: StatsArguments, console: &mut Console<'_>) -> Outcome {
         if number > 1 && form == Form::Tables {
             writeln!(console.out)?;
         }
-        // That there are none is not said of those that do not answer.
+        // If pools did not answer, a message that there are none would be wrong.
         if !shown.is_empty() || outcome.is_ok() || form != Form::Tables {
             print(&shown, form, console.out)?;
         }
@@ -85,7 +85,7 @@ fn report(arguments: StatsArguments, console: &mut Console<'_>) -> Outcome {
     outcome
 }
 
-/// What the pools say now. Of those that nobody has named some may be let go of meanwhile.
+/// The current counters. Pools that were not named may be closed meanwhile.
 fn ask(clients: &mut [ControlClient], names: &[String]) -> Result<Vec<PoolStats>, Failure> {
     let mut all = Vec::with_capacity(clients.len());
     for client in clients {

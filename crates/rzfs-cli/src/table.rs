@@ -1,11 +1,11 @@
-//! Tables as OpenZFS's commands print them (spec 09, section 1.4).
+//! Tables in the format of OpenZFS's commands (spec 09, section 1.4).
 //!
 //! For people: a header, cells padded to the widest of their column, two spaces between columns,
 //! the last one not padded when it is left-aligned. For programs (`-H`): no header, one TAB.
 
 use std::io::{self, Write};
 
-/// Which side of a column its cells stand on.
+/// The alignment of the cells of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Align {
     Left,
@@ -15,11 +15,11 @@ pub(crate) enum Align {
 /// A column.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// What stands above it.
+    /// Its header.
     pub(crate) header: String,
-    /// Which side cells stand on.
+    /// The alignment of its cells.
     pub(crate) align: Align,
-    /// Least width, whatever the cells.
+    /// Minimum width.
     pub(crate) width: usize,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn on_one_line(text: &str) -> String {
     text.replace(['\n', '\t'], "?")
 }
 
-/// For whom a table is.
+/// The audience of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Layout {
     /// Aligned, with a header.
@@ -67,13 +67,13 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Keeps columns as wide as they are now.
+    /// Fixes the widths of the columns at the current ones.
     pub(crate) fn fix_widths(&mut self) {
         let widths = self.widths();
         self.columns.iter_mut().zip(widths).for_each(|(column, width)| column.width = width);
     }
 
-    /// Keeps the rows for which `keep`, called once for each in order, says so.
+    /// Keeps the rows for which `keep`, called once per row in order, returns `true`.
     pub(crate) fn retain_rows(&mut self, mut keep: impl FnMut() -> bool) {
         self.rows.retain(|_| keep());
     }
@@ -93,14 +93,14 @@ impl Table {
             .try_for_each(|row| writeln!(out, "{}", self.line(row, &widths)))
     }
 
-    /// The same with every cell in one line: none of them can look like a row.
+    /// The same with every cell on one line: none can look like a row.
     fn in_lines(&self) -> Self {
         let row = |row: &Vec<String>| row.iter().map(|cell| cell.replace('\n', "?")).collect();
         Self { columns: self.columns.clone(), rows: self.rows.iter().map(row).collect() }
     }
 
-    /// Width of each column without regard to values: only names count. That is how wide OpenZFS
-    /// makes the headings of classes among rows for programs.
+    /// Width of each column without its values: only names count. OpenZFS makes the headings of
+    /// classes that wide in the output for programs.
     pub(crate) fn scripted_widths(&self) -> Vec<usize> {
         let least = |column: &Column| column.header.chars().count().max(column.width);
         let names = self.widths().into_iter().take(1);

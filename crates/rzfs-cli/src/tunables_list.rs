@@ -1,4 +1,4 @@
-//! `rzfs tunables`: what can be tuned.
+//! `rzfs tunables`: lists the tunables.
 
 use crate::console::{Console, Failure, Outcome, conclude};
 use crate::json::{self, Envelope};
@@ -19,7 +19,7 @@ pub(crate) struct TunablesArguments {
     names: Vec<String>,
 }
 
-/// Lists tunables, with the values that pools get that are opened in this environment.
+/// Lists tunables, with the values for pools opened in this environment.
 pub(crate) fn run(arguments: &TunablesArguments, console: &mut Console<'_>) -> u8 {
     let outcome = list(arguments, console);
     conclude(outcome, "usage: rzfs tunables [-j] [NAME]...", console)

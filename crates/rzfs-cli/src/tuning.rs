@@ -1,14 +1,14 @@
-//! Tunables on the command line: `NAME=VALUE` behind `-o`, and in the environment.
+//! Tunables on the command line, as `NAME=VALUE` after `-o`, and in the environment.
 
 use crate::console::Failure;
 use rzfs::Tunables;
 use rzfs::tunables::{Tunable, TunableError};
 use std::env;
 
-/// The variable with words between commas that hold for every pool.
+/// The variable with comma-separated settings for every pool.
 const VARIABLE: &str = "RZFS_TUNABLES";
 
-/// What the environment says.
+/// The settings from the environment.
 pub(crate) fn of_environment() -> Result<Tunables, Failure> {
     let words = env::var(VARIABLE).unwrap_or_default();
     of_words(&words).map_err(|error| Failure::Usage(format!("{VARIABLE}: {error}")))
@@ -28,7 +28,7 @@ pub(crate) fn is_tunable(name: &str) -> bool {
     Tunable::of_name(name).is_ok()
 }
 
-/// What to say of an option that nothing has: it may be a tunable with a mistake.
+/// The message for an unknown option: it may be a misspelled tunable.
 pub(crate) fn unknown_option(what: &str, word: &str) -> String {
     let name = word.split_once('=').map_or(word, |(name, _)| name);
     match Tunable::of_name(name) {

@@ -1,4 +1,4 @@
-//! `rzfs umount`: ends the mounts of a pool, by name or by one of their directories.
+//! `rzfs umount`: ends the mounts of a pool, given by name or by one of their directories.
 
 use crate::arguments::UmountArguments;
 use crate::console::{Console, Failure, Outcome, conclude};
@@ -7,8 +7,7 @@ use rzfs_server::control::{ControlClient, ControlDirectory, ControlError};
 use rzfs_server::protocol::{Answer, Request};
 use std::path::Path;
 
-/// Asks the process that has the pool mounted to end, and waits until it has let go of the
-/// devices.
+/// Asks the process that has the pool mounted to end, and waits until it has closed the devices.
 pub(crate) fn run(arguments: &UmountArguments, console: &mut Console<'_>) -> u8 {
     let outcome = unmount(&arguments.target, arguments.force);
     conclude(outcome, "", console)
@@ -31,7 +30,7 @@ fn unmount(target: &str, force: bool) -> Outcome {
     Ok(())
 }
 
-/// Takes a mount away whose process was killed: of this name, or at this directory.
+/// Detaches a mount with this name or directory whose process was killed.
 fn has_cleared_dead(target: &str) -> bool {
     let place = std::path::absolute(target).unwrap_or_else(|_| target.into());
     let cleared = rzfs_server::clear_dead_mounts(|source, directory| {
@@ -45,7 +44,7 @@ fn mounted_at(
     target: &str,
     clients: Vec<ControlClient>,
 ) -> Result<Option<ControlClient>, ControlError> {
-    // What was mounted there may not answer any more: the path has to do then.
+    // A mount there may not respond any more: then the path is used as typed.
     let directory = Path::new(target).canonicalize().or_else(|_| std::path::absolute(target));
     let Ok(directory) = directory else { return Ok(None) };
     for mut client in clients {

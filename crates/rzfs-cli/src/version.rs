@@ -6,10 +6,10 @@ use crate::json::{self, Envelope};
 
 const GRAMMAR: Grammar = Grammar { letters: &[('j', Value::None)], names: &[("json", 'j')] };
 
-/// The release of rzfs, and the release of OpenZFS whose features it has.
+/// The release of rzfs, and that of OpenZFS whose features it has.
 pub(crate) const RELEASE: &str = concat!("rzfs-", env!("CARGO_PKG_VERSION"));
 
-/// Prints what plays the parts of OpenZFS's user land and kernel module: both are rzfs.
+/// Prints the versions of OpenZFS's user land and kernel module: both are rzfs here.
 pub(crate) fn run(program: &str, words: &[String], console: &mut Console<'_>) -> Outcome {
     let parsed = GRAMMAR.parse(words).map_err(|error| Failure::Usage(error.to_string()))?;
     if parsed.contains(&Word::Flag('j')) {

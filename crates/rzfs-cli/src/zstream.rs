@@ -1,8 +1,8 @@
-//! `zstream`: what is in send streams and resume tokens (spec 08, section 12).
+//! `zstream`: shows send streams and resume tokens (spec 08, section 12).
 //!
-//! Whoever has a stream has no pool: everything here reads a file or standard input, and no more.
-//! As OpenZFS has it, every failure ends with status 1, also a wrong command line, and a stream
-//! that is damaged or cut is none: it is shown as far as it can be trusted.
+//! A stream needs no pool: everything here just reads a file or standard input. As in OpenZFS,
+//! every failure has status 1, even a wrong command line, but a damaged or truncated stream is not
+//! a failure: its trustworthy part is shown.
 
 mod dump;
 mod hexdump;
@@ -36,7 +36,7 @@ pub(crate) fn run(words: &[String], console: &mut Console<'_>) -> u8 {
     conclude(told(outcome, console), "", console)
 }
 
-/// A wrong command line, told: it has the status of any other failure.
+/// Reports a wrong command line, which has the status of any other failure.
 fn told(outcome: Outcome, console: &mut Console<'_>) -> Outcome {
     let Err(Failure::Usage(message)) = outcome else { return outcome };
     if !message.is_empty() {

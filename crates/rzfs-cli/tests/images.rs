@@ -1,10 +1,10 @@
-//! Pools on images that fail, whose process is killed. `cargo xtask faults --images` plays more of
+//! Pools on unreliable images, whose process is killed. `cargo xtask faults --images` runs more of
 //! these rounds. Root only: a directory with such images is a mount.
 
 use rzfs_proof::images::{Figures, Honesty, ImageRound, ImageShape, Programs, RoundError};
 use std::path::Path;
 
-/// Plays a round; not where nobody may mount.
+/// Runs a round; `None` if mounting is not allowed.
 fn play(shape: ImageShape, seed: u64, honesty: Honesty) -> Option<Result<Figures, RoundError>> {
     if !rzfs_testkit::has_root("only root mounts images") {
         return None;
@@ -15,7 +15,7 @@ fn play(shape: ImageShape, seed: u64, honesty: Honesty) -> Option<Result<Figures
     Some(ImageRound { shape, seed, lives: 1, honesty, programs }.play(scratch.path()))
 }
 
-/// Plays a round in which nothing may be lost, and something has to happen.
+/// Runs a round in which no data may be lost, and something must happen.
 fn survive(shape: ImageShape, seed: u64) {
     let Some(result) = play(shape, seed, Honesty::KeepsItsWord) else { return };
     let figures = result.unwrap_or_else(|error| {
@@ -49,7 +49,7 @@ fn images_beside_a_log_that_fail_lose_nothing_that_was_acknowledged() {
 
 #[test]
 fn images_that_forget_what_they_flushed_are_found_out() {
-    // A round may be so short of unflushed writes that it forgets nothing that matters.
+    // A round may have so few unflushed writes that nothing important is lost.
     for seed in 1..4 {
         match play(ImageShape::Single, seed, Honesty::ForgetsFlushes) {
             None | Some(Err(RoundError::Found(_))) => return,

@@ -1,6 +1,6 @@
-//! The memory of the process that has a pool mounted stays within what `docs/performance.md`
-//! states: `arc_max` and a constant. Whole pools are walked through their mounts: every file of
-//! every file system, and of every snapshot below `.zfs`.
+//! The memory of the process that serves a pool stays within the limit in `docs/performance.md`:
+//! `arc_max` and a constant. Whole pools are walked through their mounts: every file of every file
+//! system, and of every snapshot below `.zfs`.
 
 use rzfs_testkit::ReferencePool;
 use std::fs::{self, File};
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 const ARC_MAX: u64 = 32 * MIB;
-/// The stated constant, and what each file system and each open snapshot may need besides.
+/// The documented constant, and what each file system and each open snapshot may need in addition.
 const CONSTANT: u64 = 64 * MIB;
 const PER_FILE_SYSTEM: u64 = MIB / 8;
 
-/// How long mounting may take.
+/// The time limit for mounting.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// `rzfs mount` in the foreground, ended with the test.
+/// `rzfs mount` in the foreground, ended on drop.
 struct Daemon(Child);
 
 impl Drop for Daemon {
@@ -29,7 +29,7 @@ impl Drop for Daemon {
     }
 }
 
-/// What a walk has seen.
+/// What a walk has read.
 #[derive(Default, Debug)]
 struct Walked {
     file_systems: u64,
@@ -70,7 +70,7 @@ impl Walked {
     }
 }
 
-/// The most memory that a process has had resident, in bytes.
+/// The peak resident memory of a process, in bytes.
 fn peak(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -93,7 +93,7 @@ fn mount(pool: &ReferencePool, work: &Path) -> (Daemon, PathBuf) {
     (Daemon(child), root)
 }
 
-/// Walks when everything is mounted; the file systems of a pool are mounted one by one.
+/// Walks once everything is mounted; the file systems of a pool are mounted one by one.
 fn check(name: &str, file_systems: u64, bytes: u64) {
     let Some(pool) = ReferencePool::golden(name) else { return };
     let work = tempfile::tempdir().unwrap();

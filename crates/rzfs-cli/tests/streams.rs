@@ -1,4 +1,4 @@
-//! `rzfs zstream` on streams that OpenZFS made, held against what OpenZFS's zstream says.
+//! `rzfs zstream` on streams made by OpenZFS, compared with the output of OpenZFS's zstream.
 
 use rzfs_format::stream::{
     Begin, FreeObjects, FreeRange, MAGIC, Object, ObjectRange, Record, Spill, StreamFeatures,
@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Says where texts part, not all of them.
+/// Reports the first difference of two texts, not all of both.
 fn assert_same(ours: &[u8], theirs: &[u8], what: &str) {
     let (ours, theirs) = (text(ours), text(theirs));
     for (number, (own, other)) in ours.lines().zip(theirs.lines()).enumerate() {
@@ -34,7 +34,7 @@ fn assert_same(ours: &[u8], theirs: &[u8], what: &str) {
     assert!(ours == theirs, "{what}: {} and {} bytes", ours.len(), theirs.len());
 }
 
-/// Streams in files.
+/// A directory for streams in files.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -68,7 +68,7 @@ fn every_record_of_golden_streams_is_shown_as_openzfs_shows_it() {
         let stream = golden.bytes().unwrap();
         let file = files.file(golden.name(), &stream);
         for options in ["-v", "-vv", "-d", "-vC"] {
-            // Every byte is much to show.
+            // A full dump would be too long.
             if options.contains('d') && stream.len() > 1 << 20 {
                 continue;
             }
@@ -99,7 +99,7 @@ fn streams_come_through_pipes_one_after_the_other() {
     assert_same(&piped.stdout, &theirs.stdout, "two streams");
 }
 
-/// A stream with a record of each kind, each field another number.
+/// A stream with a record of each kind, where each field has a different value.
 fn every_kind() -> Vec<u8> {
     let mut writer = StreamWriter::new(Vec::new(), ByteOrder::Little);
     let begin = Begin {

@@ -1,4 +1,4 @@
-//! One file system as a mount needs it: files by number, calls of the POSIX layer, errnos.
+//! One file system as a mount needs it: files by number, POSIX-layer calls, errnos.
 
 mod changes;
 mod listing;
@@ -21,13 +21,13 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A file system, its `.zfs`, and the directories that only the mount has.
+/// A file system, its `.zfs`, and the directories that exist only in the mount.
 pub(crate) struct Adapter {
     head: Files,
     control: Option<ControlTree>,
     inodes: Inodes,
     mount_points: RwLock<Arc<MountPoints>>,
-    /// Of a file system that changes.
+    /// Only used for a live file system.
     known: KnownFiles,
 }
 
@@ -45,13 +45,13 @@ impl Adapter {
         Self { inodes, head, control, mount_points, known }
     }
 
-    /// The directories that only the mount has, as they are now.
+    /// The current directories that exist only in the mount.
     fn mount_points(&self) -> Arc<MountPoints> {
         Arc::clone(&self.mount_points.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes the directories that a path from the root lacks. Nothing else may change names of
-    /// directories meanwhile.
+    /// Makes the missing directories of a path from the root. Directory names must not change
+    /// meanwhile.
     pub(crate) fn make_path(&self, path: &Path) -> io::Result<MountPath> {
         let mut all = MountPoints::clone(&self.mount_points());
         let way = all.add(&self.head, path)?;
@@ -59,14 +59,13 @@ impl Adapter {
         Ok(way)
     }
 
-    /// Takes away what was made for a path and no other one needs; answers the uppermost
-    /// directory of that.
+    /// Removes the directories made for a path that no other path needs; returns the uppermost one.
     pub(crate) fn drop_path(&self, way: &MountPath) -> Option<(Place, Vec<u8>)> {
         let mut all = self.mount_points.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut all).remove(way)
     }
 
-    /// The number of a directory that others are in.
+    /// The inode number of a directory that contains others.
     pub(crate) fn number_of_place(&self, place: Place) -> Option<INodeNo> {
         let number = self.number(match place {
             Place::Object(object) => Target::Live(object),
@@ -75,18 +74,18 @@ impl Adapter {
         number.ok()
     }
 
-    /// The numbers of the files that the kernel knows, as far as they can change.
+    /// The numbers of the known files that can change.
     pub(crate) fn known_numbers(&self) -> Vec<INodeNo> {
         let known = self.known.all().into_iter();
         known.filter_map(|object| self.number(Target::Live(object)).ok()).collect()
     }
 
-    /// The numbers of the files of which the kernel may have pages. It is about to drop them.
+    /// Returns the numbers of files with pages in the kernel, which is about to drop them.
     pub(crate) fn take_pages(&self) -> Vec<INodeNo> {
         self.known.take_pages()
     }
 
-    /// Notes that the kernel has dropped the pages of a file.
+    /// Records that the kernel has dropped the pages of a file.
     pub(crate) fn note_dropped(&self, inode: INodeNo) -> Dropped {
         match self.target(inode) {
             Ok(Target::Live(object)) => self.known.note_dropped(object),
@@ -109,12 +108,12 @@ impl Adapter {
         (self.head.clone(), self.head.root())
     }
 
-    /// The root directory, as an answer names it.
+    /// The root directory as a FUSE entry.
     pub(crate) fn root(&self) -> Answer<Entry> {
         self.entry(Target::Live(self.head.root()))
     }
 
-    /// The attributes of a file with the number that users see.
+    /// The attributes of a file with the inode number that users see.
     pub(crate) fn shown_attributes(&self, inode: INodeNo) -> Answer<(FileAttr, Duration)> {
         let target = self.target(inode)?;
         let shown = self.shown(target).ok_or(Errno::ESTALE)?;
@@ -122,7 +121,7 @@ impl Adapter {
         Ok((entry.attributes, entry.lifetime.attributes))
     }
 
-    /// The number of a file that users see: that of its object, unless the kernel knows it by another one.
+    /// The inode number that users see: the object's, unless the kernel knows another.
     fn shown(&self, target: Target) -> Option<INodeNo> {
         let known = match target {
             Target::Live(object) if object != self.head.root() => self.known.number(object),
@@ -163,10 +162,10 @@ impl Adapter {
         self.control.as_ref().ok_or(Errno::ENOENT)
     }
 
-    /// The snapshot that has this number now.
+    /// The snapshot that currently has this object set number.
     fn snapshot_now(&self, objset: ObjsetId) -> Answer<Arc<FileSystem>> {
         self.control()?.open(objset).map_err(|error| match error {
-            // Whoever asks has files of it.
+            // The caller already has files of it.
             ZplError::NoSnapshot { .. } => Errno::ESTALE,
             error => errno(&error),
         })
@@ -177,7 +176,7 @@ impl Adapter {
         if SnapshotId::of(&snapshot) == id { Ok(snapshot) } else { Err(Errno::ESTALE) }
     }
 
-    /// The file system and object of a file that is not a directory of `.zfs`.
+    /// The file system and object of a file outside the directories of `.zfs`.
     pub(crate) fn file(&self, inode: INodeNo) -> Answer<(Files, ObjectId)> {
         match self.target(inode)? {
             Target::Live(object) => Ok((self.head.clone(), object)),
@@ -186,7 +185,7 @@ impl Adapter {
         }
     }
 
-    /// What a directory of `.zfs` shows as: a snapshot as its root.
+    /// Resolves a directory of `.zfs`: a snapshot is shown as its root.
     fn resolve(&self, node: ControlNode) -> Answer<Target> {
         match node {
             ControlNode::Snapshot(objset) => {
@@ -232,7 +231,7 @@ impl Adapter {
         }
     }
 
-    /// How long an answer about a file is good.
+    /// How long the kernel may cache a reply about a file.
     fn lifetime(&self, target: Target) -> Lifetime {
         let Some(live) = self.head.live() else { return Lifetime::FOR_EVER };
         match target {
@@ -243,7 +242,7 @@ impl Adapter {
                     _ => lifetime.until_written(),
                 }
             }
-            // Snapshots come, go and are renamed behind the kernel's back.
+            // Snapshots are created, destroyed and renamed without the kernel's knowledge.
             Target::Control(_) => Lifetime::NONE,
             Target::Snapshot(id, object) if self.is_snapshot_root(id, object) => {
                 Lifetime { name: Duration::ZERO, ..Lifetime::FOR_EVER }
@@ -257,13 +256,13 @@ impl Adapter {
         self.snapshot(id).is_ok_and(|snapshot| snapshot.root() == object)
     }
 
-    /// How long the kernel may rely on it that a name leads to a file, or to none: not at all
-    /// where several names lead to the same entry, as it would not notice that one of them goes.
+    /// How long the kernel may cache a name, positive or negative: not at all where several names
+    /// match the same entry, as it would not notice one of them disappear.
     fn name_lifetime(&self) -> Duration {
         if self.head.master().has_exact_names() { FOR_EVER } else { Duration::ZERO }
     }
 
-    /// How long the kernel may rely on it that a directory has no entry of a name.
+    /// How long the kernel may cache the absence of a name in a directory.
     pub(crate) fn absence_lifetime(&self, directory: INodeNo) -> Duration {
         match self.target(directory) {
             Ok(Target::Control(_)) | Err(_) if self.head.live().is_some() => Duration::ZERO,
@@ -271,7 +270,7 @@ impl Adapter {
         }
     }
 
-    /// Notes that an answer names a file; tells its number.
+    /// Counts a reply that names a file; returns its number.
     fn remember(&self, target: Target) -> Answer<INodeNo> {
         match (self.head.live(), target) {
             (Some(live), Target::Live(object)) => self.known.remember(live, object, &self.inodes),
@@ -279,7 +278,7 @@ impl Adapter {
         }
     }
 
-    /// Takes back so many answers that named a file.
+    /// Drops `lookups` references that replies gave to a file.
     pub(crate) fn forget(&self, inode: INodeNo, lookups: u64) {
         if self.known.forget_gone(inode, lookups) {
             return;
@@ -289,53 +288,52 @@ impl Adapter {
         }
     }
 
-    /// A file as an answer names it: the kernel knows it from now on.
+    /// A file as a FUSE entry: the kernel knows it from now on.
     fn entry(&self, target: Target) -> Answer<Entry> {
         let inode = self.remember(target)?;
         self.attributes(target, inode).inspect_err(|_| self.forget(inode, 1))
     }
 
-    /// Notes that the kernel gets pages of a file that changes, before they are read.
+    /// Records that the kernel gets pages of a live file, before they are read.
     pub(crate) fn note_pages(&self, inode: INodeNo) {
         if let (Some(_), Ok(Target::Live(object))) = (self.head.live(), self.target(inode)) {
             self.known.note_pages(object);
         }
     }
 
-    /// Whether the kernel may have pages of a file that changes.
+    /// Whether the kernel may have pages of a live file.
     pub(crate) fn has_pages(&self, inode: INodeNo) -> bool {
         matches!(self.target(inode), Ok(Target::Live(object)) if self.known.has_pages(object))
     }
 
-    /// Whether what the kernel writes of a file that was stored into pages may be of contents that are
-    /// gone; who asks gives it up then.
+    /// Whether data that the kernel writes back from a mapping may belong to replaced contents; the
+    /// caller then discards it.
     pub(crate) fn gives_up(&self, inode: INodeNo) -> bool {
         matches!(self.target(inode), Ok(Target::Live(object)) if self.known.gives_up(object))
     }
 
-    /// Whether the kernel may take a file for longer or shorter than it is, and so append to it where
-    /// its end is not.
+    /// Whether the kernel may have a wrong file length, and so append at the wrong offset.
     pub(crate) fn is_resized(&self, inode: INodeNo) -> bool {
         matches!(self.target(inode), Ok(Target::Live(object)) if self.known.is_resized(object))
     }
 
-    /// Notes that it knows how long the file is.
+    /// Records that the kernel knows the length of the file.
     pub(crate) fn clear_resized(&self, inode: INodeNo) {
         if let Ok(Target::Live(object)) = self.target(inode) {
             self.known.clear_resized(object);
         }
     }
 
-    /// Notes that a file was read.
+    /// Records that a file was read.
     pub(crate) fn note_access(&self, inode: INodeNo) {
         if let (Some(live), Ok(Target::Live(object))) = (self.head.live(), self.target(inode)) {
-            // A time that cannot be noted is no reason to refuse what was read.
+            // A failure to record the time does not fail the read.
             let _ = live.note_access(object);
         }
     }
 
-    /// Lets go of all files and writes what is not written yet: the mount has ended. A pool that is
-    /// suspended keeps it, and writes it when it goes on.
+    /// Releases all files and writes pending changes: the mount has ended. A suspended pool keeps
+    /// them and writes them when it resumes.
     pub(crate) fn close(&self) {
         let Some(live) = self.head.live() else { return };
         self.known.clear();
@@ -354,7 +352,7 @@ impl Adapter {
         known.or_else(|| self.inodes.number(target)).ok_or(Errno::ENFILE)
     }
 
-    /// A file by its number, which somebody has kept in a handle; ESTALE when the file is gone.
+    /// A file by the number in a file handle; ESTALE when the file is gone.
     pub(crate) fn by_number(&self, inode: INodeNo) -> Answer<Entry> {
         let target = self.target(inode)?;
         let named = match target {
@@ -364,13 +362,13 @@ impl Adapter {
         };
         match named.map_err(|error| errno(&error)) {
             Ok(()) => self.entry(target),
-            // There may be something else under the number, which is no file.
+            // The number may now belong to an object that is not a file.
             Err(error) if [Errno::ENOENT, Errno::EINVAL].contains(&error) => Err(Errno::ESTALE),
             Err(error) => Err(error),
         }
     }
 
-    /// What a name in a directory leads to.
+    /// Looks up a name in a directory.
     pub(crate) fn look_up(&self, parent: INodeNo, name: &[u8]) -> Answer<Entry> {
         let target = match self.target(parent)? {
             Target::Live(object) => match self.mount_points().lookup(Place::Object(object), name) {
@@ -414,7 +412,7 @@ impl Adapter {
         }
     }
 
-    /// The next data or hole, as `whence` says.
+    /// Finds the next data or hole, as `whence` says.
     pub(crate) fn seek(&self, inode: INodeNo, offset: i64, whence: i32) -> Answer<i64> {
         const SEEK_DATA: i32 = 3;
         const SEEK_HOLE: i32 = 4;
@@ -431,15 +429,15 @@ impl Adapter {
 
 pub(crate) const NONE: Generation = Generation(0);
 
-/// Tells files apart that have had the same number: in one file system, and in its snapshots,
-/// whose numbers are given out anew with every mount. The kernel keeps 32 bits.
+/// Tells apart files that reuse a number: in one file system, and in its snapshots, whose numbers
+/// are reassigned with every mount. The kernel keeps 32 bits.
 fn generation(objset: ObjsetId, generation: u64) -> Generation {
     const SPREAD: u64 = 0x9e37_79b1;
     let mixed = generation.wrapping_add(objset.0.wrapping_mul(SPREAD));
     Generation(mixed & u64::from(u32::MAX))
 }
 
-/// Attributes of nothing.
+/// Attributes of a missing file.
 pub(crate) const ABSENT: FileAttr = FileAttr {
     ino: INodeNo(0),
     size: 0,

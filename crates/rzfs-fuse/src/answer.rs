@@ -1,4 +1,4 @@
-//! Answers to requests.
+//! Replies to requests.
 
 use fuser::Errno;
 use rzfs_zpl::ZplError;
@@ -10,7 +10,7 @@ pub(crate) fn errno(error: &ZplError) -> Errno {
     Errno::from_i32(error.errno())
 }
 
-/// Whether something is to be tried again when the pool is not suspended any more.
+/// Whether to retry an operation when the pool is no longer suspended.
 pub(crate) fn is_suspended(error: Errno) -> bool {
     error.code() == libc::ERESTART
 }

@@ -1,12 +1,11 @@
-//! Where in the tree of directories a mount is.
+//! The place of a mount in the directory tree.
 //!
-//! A mount is known by its number, not by its path: whoever owns a directory above it may rename
-//! that and put something else there. Where the mount is by now is asked of the system each time,
-//! and what is found there has to have the number. Numbers are given out again as soon as they are
-//! free, so the mount that has it must also be one of FUSE with our source and of our superblock.
-//! The numbers of superblocks are given out again, too: ours is ours for as long as the connection
-//! to it lasts, which is looked at last. Only who mounts the same superblock elsewhere can get the
-//! number of a mount of it that has ended.
+//! A mount is identified by its number, not by its path: the owner of a directory above it may
+//! rename that and put something else there. The system is asked for the current path each time,
+//! and the mount found there must have the number. Numbers are reused as soon as they are free, so
+//! the mount must also be a FUSE mount with our source and superblock. Superblock numbers are
+//! reused too: ours is valid as long as its connection lasts, which is checked last. Only another
+//! mount of the same superblock can get the number of one that has ended.
 
 use crate::connection::{Connection, Connections, is_connected};
 use crate::lack::{MissingPrerequisite, helper, open_device};
@@ -28,10 +27,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long somebody may have a mount in use who only looks at it.
+/// How long a process that merely looks at a mount may keep it busy.
 const A_LOOK: Duration = Duration::from_millis(200);
 
-/// A mount that is in no directory yet.
+/// A mount that is not attached to a directory yet.
 #[derive(Debug)]
 pub(crate) struct Detached {
     mount: OwnedFd,
@@ -39,8 +38,8 @@ pub(crate) struct Detached {
 }
 
 impl Detached {
-    /// A new mount, and the device on which its requests come; nothing where the system leaves
-    /// mounting to a helper: for users without root rights, and before Linux 5.4.
+    /// A new mount and its request device; `None` where the system leaves mounting to a helper: for
+    /// users without root rights, and before Linux 5.4.
     pub(crate) fn new(
         options: &MountOptions,
         is_live: bool,
@@ -51,12 +50,12 @@ impl Detached {
         Ok(mount.map(|mount| (mount, device)))
     }
 
-    /// A mount whose requests come on a device: if there is one already, the same file system once
-    /// more, with all that the kernel knows of it.
+    /// A mount that is served through a device: if one exists already, the same file system again,
+    /// with all that the kernel knows of it.
     ///
     /// # Errors
-    /// Among others nobody has the other one any more, or the system, before Linux 5.15, makes no
-    /// second mount.
+    /// Among others, the other mount is no longer in use, or the system cannot make a second one
+    /// (before Linux 5.15).
     pub(crate) fn of_device(
         device: BorrowedFd<'_>,
         options: &MountOptions,
@@ -102,12 +101,12 @@ impl Detached {
         Ok(Some(Self { mount, source: options.source.clone() }))
     }
 
-    /// Does something with a path that leads to it.
+    /// Calls `act` with a path to the mount.
     pub(crate) fn with_path<T: Send>(&self, act: impl FnOnce(&Path) -> T + Send) -> io::Result<T> {
         with_held_path(self.mount.as_fd(), Path::new(""), act)
     }
 
-    /// Puts it into its place.
+    /// Attaches the mount at its place.
     pub(crate) fn attach(
         self,
         place: &MountPlace,
@@ -122,14 +121,14 @@ impl Detached {
     }
 }
 
-/// A mount that this process has made; unmounted when this is dropped, unless it is in use.
+/// A mount that this process has made; unmounted on drop, unless it is in use.
 #[derive(Debug)]
 pub(crate) struct Attached {
     at: Attachment,
     finally: OnDrop,
 }
 
-/// What becomes of a mount when nobody holds it any more.
+/// What happens to a mount on drop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OnDrop {
     Unmounted,
@@ -141,17 +140,17 @@ impl Attached {
         Self { at, finally: OnDrop::Unmounted }
     }
 
-    /// Where it is.
+    /// Its attachment.
     pub(crate) fn at(&self) -> &Attachment {
         &self.at
     }
 
-    /// Holds another one from now on; the one so far has ended.
+    /// Holds another attachment from now on; the previous one has ended.
     pub(crate) fn replace(&mut self, at: Attachment) {
         self.at = at;
     }
 
-    /// Lets go of it, and of it alone: it stays as it is.
+    /// Releases the mount without unmounting it.
     pub(crate) fn leave(mut self) {
         self.finally = OnDrop::Left;
     }
@@ -168,7 +167,7 @@ impl Drop for Attached {
     }
 }
 
-/// What a new mount is described in; nothing where the system leaves mounting to a helper.
+/// The context of a new mount; `None` where the system leaves mounting to a helper.
 fn context() -> io::Result<Option<OwnedFd>> {
     match fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
         Err(Errno::PERM | Errno::NOSYS | Errno::NODEV) => Ok(None),
@@ -189,7 +188,7 @@ fn attributes(flags: MountFlags) -> MountAttrFlags {
     .fold(MountAttrFlags::empty(), |all, (_, attribute)| all | attribute)
 }
 
-/// Which mount it is.
+/// Identifies a mount.
 #[derive(Debug)]
 struct Identity {
     id: MountId,
@@ -197,17 +196,17 @@ struct Identity {
     connection: Option<Arc<OwnedFd>>,
 }
 
-/// A mount in the tree of directories.
+/// A mount in the directory tree.
 #[derive(Debug)]
 pub(crate) struct Attachment {
-    /// Unknown before Linux 5.8; then its path has to do.
+    /// Unknown before Linux 5.8; then only the path identifies it.
     identity: Option<Identity>,
     directory: PathBuf,
     source: String,
 }
 
 impl Attachment {
-    /// What a helper has mounted at the path of a place.
+    /// The mount that a helper has made at a place.
     pub(crate) fn made_at(
         place: &MountPlace,
         source: &str,
@@ -218,7 +217,7 @@ impl Attachment {
             return Ok(Self { identity: None, directory, source });
         };
         let id = Entry::find(&directory).map_err(into_io)?.mount()?;
-        // It was led elsewhere.
+        // The helper mounted it elsewhere.
         if id == below {
             return Err(Errno::STALE.into());
         }
@@ -226,7 +225,7 @@ impl Attachment {
         Ok(Self { identity, directory, source })
     }
 
-    /// A mount that the system has.
+    /// A mount from the system's mount table.
     pub(crate) fn of_system(mount: &SystemMount) -> Self {
         Self {
             identity: Some(Identity { id: mount.id, connection: None }),
@@ -240,11 +239,11 @@ impl Attachment {
         &self.directory
     }
 
-    /// Where it is now; nothing if it is nowhere any more.
+    /// Its current place; `None` if it is no longer attached.
     ///
     /// # Errors
-    /// Nobody can say where it is, its directory cannot be reached, or something is mounted over
-    /// it: then it is in use.
+    /// Its place is unknown, its directory cannot be reached, or something is mounted over it: then
+    /// it is in use.
     pub(crate) fn find(&self) -> io::Result<Option<CurrentMount>> {
         let directory = match &self.identity {
             None => self.directory.clone(),
@@ -260,7 +259,7 @@ impl Attachment {
         }
     }
 
-    /// Whether something is mounted at a path in it, or below.
+    /// Whether something is mounted at or below a path in it.
     pub(crate) fn carries(&self, path: &Path) -> io::Result<bool> {
         let all = SystemMount::all()?;
         let is_own = |mount: &&SystemMount| self.is_it(mount);
@@ -269,26 +268,26 @@ impl Attachment {
         Ok(all.iter().any(|one| one.parent == own.id.number && one.directory.starts_with(&place)))
     }
 
-    /// Where the system has mounted something in it, wherever it shows itself: paths from its root.
+    /// Where other file systems are mounted within it, in any of its mounts: paths from its root.
     pub(crate) fn mounted_within(&self) -> io::Result<Vec<PathBuf>> {
         let mounts = SystemMounts::now()?;
         let own = self.identity.as_ref().map(|identity| identity.id.superblock);
         Ok(own.map_or_else(Vec::new, |own| mounts.within(own).into_iter().collect()))
     }
 
-    /// Whether it was among all mounts at some moment, as far as it can be told apart.
+    /// Whether it is among these mounts, as far as it can be identified.
     pub(crate) fn is_among(&self, mounts: &SystemMounts) -> bool {
         let Some(identity) = &self.identity else { return true };
         mounts.with_number(identity.id.number).is_some_and(|mount| self.is_it(mount))
     }
 
-    /// Whether a mount, here or elsewhere, is one of the same superblock, as far as that lasts.
+    /// Whether another mount shows the same superblock, as far as that can be told.
     pub(crate) fn has_superblock_of(&self, mount: &SystemMount) -> bool {
         let is_same = |own: &Identity| own.id.superblock == mount.id.superblock;
         self.identity.as_ref().is_some_and(is_same) && mount.source == self.source
     }
 
-    /// Whether it is a mount that the system had a moment ago.
+    /// Whether an entry of the mount table is this mount.
     fn is_it(&self, mount: &SystemMount) -> bool {
         let Some(Identity { id, connection }) = &self.identity else { return false };
         mount.id == *id
@@ -297,8 +296,8 @@ impl Attachment {
             && connection.as_deref().is_none_or(is_connected)
     }
 
-    /// Takes it out of the tree of directories. Who only looks at it, as another process does that
-    /// seeks dead mounts, and indexers of desktops do, has it in use for no more than a moment.
+    /// Unmounts it. Processes that merely look at it, such as desktop indexers and other processes
+    /// in search of dead mounts, keep it busy for a moment only.
     ///
     /// # Errors
     /// It is in use, or the system refuses.
@@ -323,7 +322,7 @@ impl Attachment {
         match entry.with_path(|path| rustix::mount::unmount(path, flags))? {
             Ok(()) => Ok(()),
             Err(Errno::PERM) => fusermount(&directory, in_use),
-            // Somebody else was faster.
+            // Another process was faster.
             Err(Errno::INVAL | Errno::NOENT) if self.has_gone()? => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -332,7 +331,7 @@ impl Attachment {
     /// The connection to its server, which is this process.
     ///
     /// # Errors
-    /// Nobody knows which one it is.
+    /// The connection is unknown.
     pub(crate) fn connection(&self) -> io::Result<Connection<'_>> {
         match &self.identity {
             Some(Identity { id, connection: Some(device) }) => {
@@ -342,28 +341,28 @@ impl Attachment {
         }
     }
 
-    /// Has it among connections that can be ended by somebody else, if it is known which one it is.
+    /// Registers it for being aborted by others, if its connection is known.
     pub(crate) fn register(&self, connections: &Connections) {
         if let Some(Identity { id, connection: Some(device) }) = &self.identity {
             connections.add(device, *id, &self.source);
         }
     }
 
-    /// Whether the system has it no more, as far as it can be told apart.
+    /// Whether the system no longer has it, as far as that can be told.
     pub(crate) fn has_gone(&self) -> io::Result<bool> {
         let Some(identity) = &self.identity else { return Ok(true) };
         Ok(!SystemMount::with_number(identity.id.number)?.is_some_and(|mount| self.is_it(&mount)))
     }
 
-    /// Whether nothing can be changed in its superblock, whoever has that; unknown where it is
-    /// nowhere, or the system does not say.
+    /// Whether its superblock is read-only for all its mounts; `None` where it is not attached or
+    /// the system does not say.
     pub(crate) fn is_read_only(&self) -> Option<bool> {
         let number = self.identity.as_ref()?.id.number;
         let mount = SystemMount::with_number(number).ok()??;
         self.is_it(&mount).then_some(mount.is_read_only)
     }
 
-    /// Has the system let other things happen than so far.
+    /// Changes the restrictions that the system enforces.
     pub(crate) fn restrict(&self, restrictions: Restrictions, is_live: bool) -> io::Result<()> {
         let Some(found) = self.find()? else { return Ok(()) };
         let root = found.entry.open()?;
@@ -377,12 +376,12 @@ impl Attachment {
     }
 }
 
-/// Whether somebody has in use what is to be unmounted.
+/// Whether an unmount failed because the mount is in use.
 pub(crate) fn is_busy(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy
 }
 
-/// The mount as the system shows it now, and where it is.
+/// A mount as the system shows it now, and its place.
 #[derive(Debug)]
 pub(crate) struct CurrentMount {
     pub(crate) entry: Entry,
@@ -396,7 +395,7 @@ fn into_io(error: PlaceError) -> io::Error {
     }
 }
 
-/// Whether this process may mount and unmount by itself.
+/// Whether this process may mount and unmount without a helper.
 #[must_use]
 pub fn mounts_without_helper() -> bool {
     fsopen(c"fuse", FsOpenFlags::FSOPEN_CLOEXEC).is_ok()
@@ -404,7 +403,7 @@ pub fn mounts_without_helper() -> bool {
 
 /// Unmounts through the helper that may do so without root rights.
 fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
-    /// How its words end that are the system's.
+    /// The endings of its messages that stem from the system.
     const KNOWN: [(&str, Errno); 7] = [
         ("Device or resource busy", Errno::BUSY),
         ("Operation not permitted", Errno::PERM),
@@ -426,7 +425,7 @@ fn fusermount(directory: &Path, in_use: InUse) -> io::Result<()> {
         return Ok(());
     }
     let message = match String::from_utf8_lossy(&output.stderr).trim() {
-        // One that a signal ends has no words.
+        // A helper killed by a signal prints no message.
         "" => format!("{}: {}", helper.display(), output.status),
         words => words.to_owned(),
     };

@@ -25,12 +25,12 @@ fn device(number: DeviceNumber) -> u32 {
     number.minor & 0xff | (number.major & 0xfff) << 8 | (number.minor & 0xf_ff00) << 12
 }
 
-/// The device number that FUSE passes in this way.
+/// The device number that FUSE encodes in this way.
 pub(crate) fn device_number(passed: u32) -> DeviceNumber {
     DeviceNumber { major: passed >> 8 & 0xfff, minor: passed & 0xff | passed >> 12 & 0xf_ff00 }
 }
 
-/// A time; those that the system cannot say are the epoch.
+/// A time; one that the system cannot represent becomes the epoch.
 pub(crate) fn time(timestamp: Timestamp) -> SystemTime {
     let nanoseconds = Duration::from_nanos(u64::from(timestamp.nanoseconds));
     let seconds = Duration::from_secs(timestamp.seconds.unsigned_abs());
@@ -40,8 +40,8 @@ pub(crate) fn time(timestamp: Timestamp) -> SystemTime {
     whole.and_then(|whole| whole.checked_add(nanoseconds)).unwrap_or(epoch)
 }
 
-/// A time as it is stored. fuser takes the nanoseconds of a time before 1970 away, although they
-/// are to be added; taking them for what they were undoes that.
+/// A time in its stored form. For times before 1970 fuser subtracts the nanoseconds instead of
+/// adding them; using them unchanged undoes that.
 fn timestamp(time: SystemTime) -> Timestamp {
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(SystemTime::UNIX_EPOCH) {
@@ -53,7 +53,7 @@ fn timestamp(time: SystemTime) -> Timestamp {
     }
 }
 
-/// A time that is set.
+/// A time to be set.
 pub(crate) fn time_change(time: TimeOrNow) -> TimeChange {
     match time {
         TimeOrNow::SpecificTime(time) => TimeChange::At(timestamp(time)),
@@ -61,7 +61,7 @@ pub(crate) fn time_change(time: TimeOrNow) -> TimeChange {
     }
 }
 
-/// How long the kernel may rely on an answer without asking again.
+/// How long the kernel may rely on a reply without asking again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lifetime {
     /// That the name leads to this file.
@@ -70,15 +70,15 @@ pub(crate) struct Lifetime {
     pub(crate) attributes: Duration,
 }
 
-/// Whoever changes it is the kernel itself.
+/// For state that only the kernel itself changes.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(1 << 30);
-/// The space that a file takes is known when it is on disk, which is so after a few seconds.
+/// The space that a file uses is known once it is on disk, which takes a few seconds.
 const UNTIL_WRITTEN: Duration = Duration::from_secs(1);
 
 impl Lifetime {
-    /// Nothing will change it but the kernel.
+    /// Only the kernel changes it.
     pub(crate) const FOR_EVER: Self = Self { name: FOR_EVER, attributes: FOR_EVER };
-    /// Others than the kernel may change it.
+    /// Others may change it behind the kernel's back.
     pub(crate) const NONE: Self = Self { name: Duration::ZERO, attributes: Duration::ZERO };
 
     /// The same for a file that is not on disk yet.
@@ -87,7 +87,7 @@ impl Lifetime {
     }
 }
 
-/// A file as an answer names it.
+/// A file as a FUSE entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) attributes: FileAttr,

@@ -1,7 +1,7 @@
 //! The connections between mounts and this process, as the kernel numbers them.
 //!
-//! A connection is known by a number, and ended by it: nothing is asked of a mount for that, and no
-//! path is followed, which may lead through another mount whose process does not answer.
+//! A connection is identified, and aborted, by its number: this sends no request to a mount, and
+//! follows no path, which might lead through another mount whose server does not respond.
 
 use crate::system_mounts::{KIND, MountId, SystemMount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,28 +13,28 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Whether anything is left of the file system that a FUSE device serves: a mount, anywhere, or a
-/// file that was open when the last one was detached.
+/// Whether the file system that a FUSE device serves still exists: a mount anywhere, or a file that
+/// was open when the last one was detached.
 pub(crate) fn is_connected(device: &OwnedFd) -> bool {
     let mut devices = [PollFd::new(device, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // The kernel tells the server that nobody is left by an error on its device.
+    // The kernel reports the end of the connection as an error on the device.
     !poll(&mut devices, Some(&at_once)).is_ok_and(|told| told > 0)
 }
 
-/// A connection that this process has, or had.
+/// A connection of this process, current or former.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection<'a> {
     pub(crate) device: &'a OwnedFd,
-    /// Major and minor number of the superblock, which is its own as long as it lasts.
+    /// Major and minor number of the superblock, unique as long as it lasts.
     pub(crate) superblock: (u32, u32),
 }
 
 impl Connection<'_> {
-    /// Ends it for all who have its mounts, wherever these are.
+    /// Aborts it for all users of its mounts, wherever these are.
     ///
     /// # Errors
-    /// The system refuses. Without root rights it does so where it shows no connections.
+    /// The system refuses. Without root rights this happens where it shows no connections.
     pub(crate) fn cut_off(self) -> io::Result<()> {
         if let Some(abort) = self.file("abort", OFlags::WRONLY)? {
             rustix::io::write(&abort, b"1")?;
@@ -42,7 +42,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// How many requests wait for an answer, wherever they come from.
+    /// The number of unanswered requests from all mounts.
     ///
     /// # Errors
     /// The system does not show any.
@@ -52,7 +52,7 @@ impl Connection<'_> {
         number.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// A file in which the system shows, or ends, the connection; nothing if that has ended.
+    /// A control file of the connection; `None` if that has ended.
     fn file(self, name: &str, access: OFlags) -> io::Result<Option<OwnedFd>> {
         let connections = connections().or_else(|_| shown_connections())?;
         // Connections have the minor number of their superblock, the major number is 0.
@@ -62,29 +62,28 @@ impl Connection<'_> {
             Err(Errno::NOENT) => return Ok(None),
             file => file?,
         };
-        // Ours had the number for as long as it lasts. If it is there still, the file is its own,
-        // and does nothing when it has gone.
+        // Ours had this number as long as it lasts. If it still lasts the file is its own; an ended
+        // one is not written to.
         Ok(is_connected(self.device).then_some(file))
     }
 }
 
-/// The directory in which the system shows the connections of FUSE. It may be mounted nowhere.
+/// The directory in which the system shows FUSE connections. It need not be mounted.
 fn connections() -> io::Result<OwnedFd> {
     let context = fsopen(c"fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
-/// The same where it usually is mounted, for users who may not do that. What is shown of a
-/// connection belongs to the user who has mounted it.
+/// The same at its usual mount point, for users who may not mount it. A connection's files belong
+/// to the user who made the mount.
 fn shown_connections() -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(c"/sys/fs/fuse/connections", flags, Mode::empty())?)
 }
 
-/// The connections of the mounts that have been made with the same [`Connections`], for whoever has
-/// to end them though mounts, and those who change mounts, may wait for ever. Locked for a moment
-/// only.
+/// The connections of all mounts made with the same [`Connections`], so that they can be aborted
+/// even if mounts, and the threads that change them, hang. Locked only briefly.
 #[derive(Clone, Debug, Default)]
 pub struct Connections(Arc<Mutex<Vec<Registered>>>);
 
@@ -101,7 +100,7 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds that of a mount.
+    /// Adds the connection of a mount.
     pub(crate) fn add(&self, device: &Arc<OwnedFd>, id: MountId, source: &str) {
         let mut all = self.locked();
         all.retain(|one| one.device.strong_count() > 0);
@@ -109,8 +108,8 @@ impl Connections {
         all.push(Registered { device, superblock: id.superblock, source });
     }
 
-    /// Ends all of them for all who have their mounts, where this user may do so, which waits for
-    /// nothing; answers which they were.
+    /// Aborts all of them for all users of their mounts, as far as this user may, without waiting;
+    /// returns the aborted ones.
     pub(crate) fn cut_off(&self) -> Vec<Registered> {
         let all = self.locked().clone();
         all.into_iter().filter_map(Registered::cut_off).collect()
@@ -118,7 +117,7 @@ impl Connections {
 }
 
 impl Registered {
-    /// Ends it; nothing if it has ended before.
+    /// Aborts it; `None` if it has ended before.
     fn cut_off(self) -> Option<Self> {
         let device = self.device.upgrade().filter(|device| is_connected(device))?;
         let connection = Connection { device: &device, superblock: self.superblock };
@@ -128,7 +127,7 @@ impl Registered {
         Some(self)
     }
 
-    /// Whether a mount that there is has it.
+    /// Whether an existing mount uses this connection.
     pub(crate) fn has(&self, mount: &SystemMount) -> bool {
         mount.kind == KIND && mount.id.superblock == self.superblock && mount.source == self.source
     }

@@ -1,5 +1,5 @@
-//! Who asks. A request says which user and group; the rest stands in `/proc`, where it is looked
-//! up for the few requests that depend on it: whoever asks waits meanwhile, so it is there.
+//! The caller of a request. A request carries the user and the group; the rest is read from `/proc`
+//! for the few requests that depend on it: the caller waits meanwhile, so it exists.
 
 use fuser::Request;
 use rzfs_zpl::live::{Caller, Privilege};
@@ -7,18 +7,18 @@ use rzfs_zpl::live::{Caller, Privilege};
 /// A capability, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Capability {
-    /// `CAP_LINUX_IMMUTABLE`: flags that bind everybody.
+    /// `CAP_LINUX_IMMUTABLE`: flags that bind all users.
     LinuxImmutable = 9,
 }
 
-/// The user of a request. Who is root is taken for one with all capabilities.
+/// The user of a request. Root counts as having all capabilities.
 pub(crate) fn caller(request: &Request) -> Caller {
     Asking::of(request).caller()
 }
 
-/// The same for a request that takes a capability, which not everybody has who is root: a
-/// container may be without it, and who makes a user namespace has it there only. Where the system
-/// does not say, root has it.
+/// The same for a request that needs a capability, which root may lack: a container may be without
+/// it, and the creator of a user namespace has it only there. If the system does not tell, root has
+/// it.
 pub(crate) fn caller_with(request: &Request, capability: Capability) -> Caller {
     let caller = caller(request);
     if caller.privilege == Privilege::Ordinary {
@@ -41,7 +41,7 @@ fn is_in_another_namespace(process: &str) -> bool {
     theirs.is_some_and(|(theirs, ours)| theirs != ours)
 }
 
-/// Who asks, for as long as the request waits for its answer.
+/// The caller of a request, while the request waits for its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
     uid: u32,
@@ -63,7 +63,7 @@ impl Asking {
         Caller { uid: self.uid, gid: self.gid, privilege }
     }
 
-    /// Whether who asks is root, or of a group. Who cannot be looked up is not.
+    /// Whether the caller is root or in a group. `false` if it cannot be looked up.
     pub(crate) fn is_root_or_in(self, group: u32) -> bool {
         let status = || std::fs::read_to_string(format!("/proc/{}/status", self.process)).ok();
         self.uid == 0
@@ -77,7 +77,7 @@ fn has_group(status: &str, group: u32) -> bool {
     groups.into_iter().flat_map(str::split_whitespace).any(|one| one.parse() == Ok(group))
 }
 
-/// The capabilities in effect, out of the status of a thread.
+/// The effective capabilities from the status of a thread.
 fn effective(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()

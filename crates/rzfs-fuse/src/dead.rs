@@ -1,8 +1,8 @@
-//! Mounts whose process has gone.
+//! Mounts whose server process is gone.
 //!
-//! A process that is killed leaves its mounts: they stay in the tree of directories, and whatever
-//! is asked of them fails with `ENOTCONN`. What is mounted in a dead mount is reached as long as the
-//! kernel remembers enough of the directories on the way; afterwards nobody gets to it any more.
+//! A killed process leaves its mounts: they stay in the directory tree, and every request to them
+//! fails with `ENOTCONN`. Mounts inside a dead mount remain reachable as long as the kernel has the
+//! directories on the path cached.
 
 use crate::attachment::Attachment;
 use crate::connection::{Connections, Registered};
@@ -18,40 +18,39 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a mount may take to show that somebody serves it.
+/// How long a mount may take to show that it is served.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it may take to detach all mounts that were cut off: what cannot be reached by then stays.
+/// How long detaching all aborted mounts may take: those not reached by then stay.
 const ABANDON_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What can be said of a mount.
+/// The state of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Standing {
-    /// Nobody serves it.
+    /// It has no server.
     Dead,
-    /// Nobody gets to it, as there is a dead one on the way.
+    /// It is unreachable behind a dead mount.
     BehindDead,
-    /// Somebody serves it or may do so: who does not answer is left alone.
+    /// It is, or may be, served: one that does not respond is left alone.
     Served,
 }
 
-/// Takes dead mounts of ZFS file systems away that are our `own`, by source and directory; answers
-/// where they were. Those
-/// that somebody serves stay, those on which something else is mounted, and those that this user
-/// may not touch. Of its own kind, what is in a dead one where nobody gets to it goes along.
+/// Detaches the dead mounts that are our `own`, by source and directory; returns their directories.
+/// Mounts that are served, that have foreign mounts on them, or that this user may not touch stay.
+/// Unreachable mounts of our kind inside a dead one go with it.
 ///
 /// # Errors
-/// Nobody can say what is mounted.
+/// The mount table cannot be read.
 pub fn clear_dead_mounts(own: impl Fn(&str, &Path) -> bool) -> io::Result<Vec<PathBuf>> {
     clear(|mount| own(&mount.source, &mount.directory))
 }
 
-/// The same for what is left of mounts of this process that have ended: if somebody has aborted
-/// their connections they stay where they are, answer nobody, and keep those that they are in from
-/// being unmounted. Those that somebody still has are left alone.
+/// The same for ended mounts of this process: if their connections were aborted they stay attached,
+/// fail all requests, and keep the mounts around them from being unmounted. Those that are still
+/// reachable are left alone.
 ///
 /// # Errors
-/// Nobody can say what is mounted.
+/// The mount table cannot be read.
 pub fn clear_aborted_mounts<'a>(
     ended: impl IntoIterator<Item = &'a Mount>,
 ) -> io::Result<Vec<PathBuf>> {
@@ -59,23 +58,23 @@ pub fn clear_aborted_mounts<'a>(
     let ended: Vec<_> = ended.map(Mount::attachment).collect();
     match ended.is_empty() {
         true => Ok(Vec::new()),
-        // By whatever name the file system goes now.
+        // Whatever the file system is called now.
         false => clear(|mount| ended.iter().any(|one| one.has_superblock_of(mount))),
     }
 }
 
-/// Takes the mounts of some connections from all who have them, as this process ends and cannot end
-/// them in order: first all are cut off, where this user may do so, then they are detached, as far as
-/// they can be reached in time.
+/// Aborts the mounts of some connections for all users, as this process ends and cannot end them in
+/// order: first all connections are aborted, where this user may do so, then the mounts that can be
+/// reached in time are detached.
 ///
 /// # Errors
-/// Nobody can say what is mounted.
+/// The mount table cannot be read.
 pub fn abandon_mounts(connections: &Connections) -> io::Result<()> {
     let cut_off = connections.cut_off();
     let until = Instant::now() + ABANDON_PATIENCE;
     let mut left = detach(&cut_off, until)?;
     if !left.is_empty() {
-        // Nobody gets to those in a mount that was cut off, but they have gone with it.
+        // Mounts inside an aborted one were unreachable, but went with it.
         left = detach(&cut_off, until)?;
     }
     for mount in left {
@@ -85,7 +84,7 @@ pub fn abandon_mounts(connections: &Connections) -> io::Result<()> {
     Ok(())
 }
 
-/// Detaches the mounts of some connections, the innermost first; answers those that stay.
+/// Detaches the mounts of some connections, innermost first; returns those that stay.
 fn detach(connections: &[Registered], until: Instant) -> io::Result<Vec<SystemMount>> {
     let mut mounts = SystemMount::all()?;
     mounts.retain(|mount| connections.iter().any(|one| one.has(mount)));
@@ -102,7 +101,7 @@ fn detach(connections: &[Registered], until: Instant) -> io::Result<Vec<SystemMo
 fn clear(is_own: impl Fn(&SystemMount) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut cleared = Vec::new();
     let mut seen = Vec::new();
-    // What is below another one, or under it in the same place, is reached when that is gone.
+    // A mount below, or under, another one is reached when that one is gone.
     loop {
         let mounts = SystemMount::all()?;
         let is_ours = |mount: &SystemMount| mount.kind == KIND && is_own(mount);
@@ -119,13 +118,13 @@ fn clear(is_own: impl Fn(&SystemMount) -> bool) -> io::Result<Vec<PathBuf>> {
         {
             cleared.extend(inside.into_iter().map(|inner| inner.directory.clone()));
             cleared.push(mount.directory);
-            // Others may be reached now that could not be.
+            // Mounts that were unreachable may be reachable now.
             seen.clear();
         }
     }
 }
 
-/// The mounts that are on a mount, or on one that is.
+/// The mounts that are on a mount, directly or indirectly.
 fn inside<'a>(mounts: &'a [SystemMount], outer: &SystemMount) -> Vec<&'a SystemMount> {
     let mut inside: Vec<&SystemMount> = Vec::new();
     loop {
@@ -142,8 +141,8 @@ fn inside<'a>(mounts: &'a [SystemMount], outer: &SystemMount) -> Vec<&'a SystemM
 }
 
 impl Standing {
-    /// Asks for it. What is asked is never answered from what the kernel remembers, so it may lead
-    /// to a server that does not answer, which may be this process.
+    /// Determines it by a request that the kernel never answers from its cache, so it may reach a
+    /// server that does not respond, possibly this process.
     fn of(mount: &SystemMount) -> Self {
         let SystemMount { id, directory, .. } = mount.clone();
         let asked = errands::attempt(PATIENCE, move || Self::asked(id, &directory));
@@ -156,7 +155,7 @@ impl Standing {
             Err(error) if error.is_behind_dead() => return Self::BehindDead,
             Err(_) => return Self::Served,
         };
-        // Another one may be in front of it.
+        // Another mount may cover it.
         let is_it = mount_of(root.as_fd()).is_ok_and(|found| found == id);
         match fstatfs(&root) {
             Err(Errno::NOTCONN) if is_it => Self::Dead,
@@ -184,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_inside_is_so_at_any_depth() {
-        // The outermost is on itself.
+        // The outermost mount is its own parent.
         let mounts = [(1, 1), (2, 1), (3, 2), (4, 3), (5, 1), (6, 5)];
         let mounts = mounts.map(|(number, parent)| mount(number, parent));
         for (outer, expected) in [(0, vec![2, 3, 4, 5, 6]), (1, vec![3, 4]), (3, vec![])] {

@@ -1,14 +1,13 @@
-//! Answers that promise that something is on disk, given when that is true: to `fsync`, to writes
-//! of files that were opened for it, to all changes where the file system has it so
-//! (`sync=always`).
+//! Replies that promise durability, sent once it holds: to `fsync`, to synchronous writes, and to
+//! all changes with `sync=always`.
 //!
 //! ```text
 //! request ── a file ──┐
-//! request ── a file ──┼─> one thread commits all that have come, answers them, and looks again
+//! request ── a file ──┼─> one thread commits all pending, replies to them, and repeats
 //! request ── a file ──┘
 //! ```
-//! So those who wait for the disk take no thread from those who do not, and all that came while
-//! one commit was written share the next one.
+//! So requests that wait for the disk take no thread from others, and all that arrive during one
+//! commit share the next one.
 
 use crate::answer::{Answer, errno};
 use crate::panics::outlive;
@@ -19,10 +18,10 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most requests that are answered together.
+/// Maximum number of requests that are answered together.
 const MOST_TOGETHER: usize = 256;
 
-/// Says that something is durable, or that it never will be.
+/// Reports that a change is durable, or that it never will be.
 pub(crate) type Promise = Box<dyn FnOnce(Answer<()>) + Send>;
 
 struct Waiting {
@@ -31,7 +30,7 @@ struct Waiting {
     promise: Promise,
 }
 
-/// The requests that wait for changes to be durable. Its thread ends when it is dropped.
+/// The requests that wait for changes to be durable. Its thread ends on drop.
 #[derive(Debug)]
 pub(crate) struct Durability {
     waiting: Mutex<Sender<Waiting>>,
@@ -41,7 +40,7 @@ impl Durability {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system cannot start a thread.
     pub(crate) fn start() -> io::Result<Self> {
         let (sender, receiver) = channel::<Waiting>();
         let work = move || answer_all(&receiver);
@@ -49,7 +48,7 @@ impl Durability {
         Ok(Self { waiting: Mutex::new(sender) })
     }
 
-    /// Answers when all that was done to a file so far, and to names, is durable.
+    /// Replies when all earlier changes to a file and to names are durable.
     pub(crate) fn answer_when_durable(
         &self,
         file_system: &Arc<LiveFileSystem>,
@@ -65,7 +64,7 @@ impl Durability {
     }
 }
 
-/// Answers until nobody can ask any more.
+/// Serves requests until all senders are gone.
 fn answer_all(waiting: &Receiver<Waiting>) {
     while let Ok(first) = waiting.recv() {
         let file_system = Arc::clone(&first.file_system);
@@ -85,19 +84,19 @@ fn answer_all(waiting: &Receiver<Waiting>) {
     }
 }
 
-/// Answers requests about one file system.
+/// Replies to requests about one file system.
 fn answer(waiting: Vec<Waiting>) {
     let Some(first) = waiting.first() else { return };
     let objects: Vec<ObjectId> = waiting.iter().map(|waiting| waiting.object).collect();
     let result = match first.file_system.commit(&objects) {
-        // What it was about is gone with the contents before these.
+        // Its subject went with the replaced contents.
         Err(error) if errno(&error) == Errno::ESTALE => Ok(()),
         result => result,
     };
     if let Err(error) = &result {
         tracing::error!(%error, errno = ?errno(error), "changes cannot be made durable");
     }
-    // What was acknowledged before is lost: the pool takes no changes any more.
+    // Acknowledged changes are lost: the pool takes no more changes.
     let durable = result.map_err(|_| Errno::EIO);
     waiting.into_iter().for_each(|waiting| (waiting.promise)(durable));
 }

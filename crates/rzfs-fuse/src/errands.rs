@@ -1,15 +1,15 @@
-//! Calls that may lead into mounts of this very process.
+//! Calls that may lead into mounts of this same process.
 //!
 //! ```text
-//! any thread ── what to do ──> thread with a table of descriptors of its own ──> kernel ──> FUSE
+//! any thread ── errand ─────> thread with a descriptor table of its own ───────> kernel ──> FUSE
 //!            <── descriptor ──                                                               │
 //!                  /dev/fuse, sockets, images: only in the table of all other threads  <─────┘
 //! ```
-//! A call that waits for an answer of its own process outlives a `SIGKILL`: the kernel lets go of
-//! it when the mount's connection ends, and that ends when nobody has its descriptor any more. A
-//! thread that shares its table of descriptors with the dead process would keep it, and with it
-//! every program that uses the mount, and the pool's images. So such calls are made by threads
-//! that have a table without any of these.
+//! A call that waits for a reply of its own process survives `SIGKILL`: the kernel releases it when
+//! the mount's connection ends, which takes until its last descriptor is closed. A thread that
+//! shares the descriptor table of the dead process would keep it open, and so hang every program
+//! that uses the mount, and hold the pool's images. So such calls are made by threads whose table
+//! has none of these.
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::net::{
@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What a thread with a table of its own is to do, and the way back for descriptors.
+/// A task for a thread with its own descriptor table, and the channel for descriptors.
 type Errand = Box<dyn FnOnce(&Mutex<OwnedFd>) + Send>;
 
-/// Those threads: one of a process, as they are about what the process has open.
+/// The errand threads: one runner per process, as they serve its open files.
 static RUNNER: OnceLock<Runner> = OnceLock::new();
 
 struct Runner {
@@ -37,8 +37,8 @@ struct Runner {
     arrivals: OwnedFd,
 }
 
-/// Prepares this process for mounts below its own mounts. To be called before anything is opened
-/// that must not outlive the process; without it such work is done by whoever wants it.
+/// Prepares this process for mounts below its own mounts. Must be called before anything is opened
+/// that must not outlive the process; without it callers do such work themselves.
 ///
 /// # Errors
 /// The system has no threads or sockets left.
@@ -57,13 +57,13 @@ pub fn run_errands_apart() -> io::Result<()> {
         }
     })?;
     has_begun.recv().unwrap_or_else(|_| Err(ErrorKind::BrokenPipe.into()))?;
-    // Who prepares twice has the first one.
+    // A second call keeps the first runner.
     let _ = RUNNER.set(Runner { errands: Mutex::new(errands), arrivals });
     Ok(())
 }
 
-/// Gives this thread a table of its own, without the streams of whoever started the process: who
-/// waits for their end need not wait for us.
+/// Gives this thread its own descriptor table, without the standard streams: a parent that waits
+/// for their end need not wait for us.
 fn go_apart() -> io::Result<()> {
     unshare(CloneFlags::CLONE_FILES)?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
@@ -72,7 +72,7 @@ fn go_apart() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
-/// Each errand has a thread, as it may wait for long; threads share the table of who starts them.
+/// Each errand gets a thread, as it may block; it shares the table of its creator.
 fn run_all(waiting: &Receiver<Errand>, departures: &Arc<Mutex<OwnedFd>>) {
     for errand in waiting {
         let departures = Arc::clone(departures);
@@ -85,7 +85,7 @@ fn run_all(waiting: &Receiver<Errand>, departures: &Arc<Mutex<OwnedFd>>) {
     }
 }
 
-/// Opens something apart from what this process has open. Answers as `open` does.
+/// Runs `open` outside the descriptor table of this process; returns its result.
 ///
 /// # Errors
 /// The descriptor cannot be handed over.
@@ -106,10 +106,10 @@ where
         let departures = departures.lock().unwrap_or_else(PoisonError::into_inner);
         let (arrived, has_arrived) = mpsc::channel::<()>();
         let sent = send(&departures, &descriptor).map(|()| Ok((value, arrived)));
-        // Whoever has it may unmount what it is in: no other may be open by then.
+        // The receiver may unmount the file system: no other descriptor may be open by then.
         drop(descriptor);
         if done.send(sent).is_ok() {
-            // Its end is dropped when the descriptor has arrived: the next one may follow.
+            // The sender is dropped when the descriptor has arrived: the next one may follow.
             let _ = has_arrived.recv();
         }
     }))?;
@@ -119,11 +119,11 @@ where
     }
 }
 
-/// Does something that leaves nothing open, apart from what this process has open. Answers as
-/// `act` does.
+/// Runs `act`, which leaves nothing open, outside the descriptor table of this process; returns its
+/// result.
 ///
 /// # Errors
-/// There is nobody to do it.
+/// No thread is available.
 pub(crate) fn act<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let Some(runner) = RUNNER.get() else { return Ok(act()) };
     let (done, outcome) = mpsc::channel();
@@ -131,23 +131,23 @@ pub(crate) fn act<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
     outcome.recv().map_err(|_| gone())
 }
 
-/// The same for what nobody needs to wait for longer than this; it goes on then. Nothing where
-/// that was too short, or nobody is there to do it.
+/// The same with a time limit, after which it goes on unattended. `None` on timeout, or if no
+/// thread is available.
 pub(crate) fn attempt<T: Send + 'static>(
     patience: Duration,
     act: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, outcome) = mpsc::channel();
-    // Whoever has waited may be gone.
+    // The caller may have given up.
     begin(move || drop(done.send(act())));
     outcome.recv_timeout(patience).ok()
 }
 
-/// Has something done that nobody waits for. Where it cannot be done it is dropped.
+/// Starts an action without waiting for it. It is dropped if it cannot be started.
 pub(crate) fn begin(act: impl FnOnce() + Send + 'static) {
     let begun = match RUNNER.get() {
         Some(runner) => runner.submit(Box::new(move |_| act())),
-        // Better a thread that shares what is open than one that somebody waits for.
+        // A thread that shares the open files is better than blocking the caller.
         None => thread::Builder::new().name("errand".to_owned()).spawn(act).map(drop),
     };
     if let Err(error) = begun {
@@ -161,7 +161,7 @@ impl Runner {
         errands.send(errand).map_err(|_| gone())
     }
 
-    /// The descriptor that was sent.
+    /// Receives a sent descriptor.
     fn receive(&self) -> io::Result<OwnedFd> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let (mut buffer, mut byte) = (RecvAncillaryBuffer::new(&mut space), [0]);
@@ -199,7 +199,7 @@ mod tests {
     fn opened(path: &'static str) -> io::Result<(OwnedFd, String)> {
         open(move || {
             let open = rustix::fs::open(path, OFlags::RDONLY, Mode::empty())?;
-            // What the thread has open itself, by its own number.
+            // The thread's own open files, by its own number.
             let table = std::fs::read_dir("/proc/thread-self/fd")?.flatten();
             let names = table.filter_map(|entry| std::fs::read_link(entry.path()).ok());
             let names: Vec<_> = names.map(|name| name.display().to_string()).collect();

@@ -1,28 +1,28 @@
-//! Giving a mounted file system other contents.
+//! Replaces the contents of a mounted file system.
 
 use rzfs_zpl::live::LiveFileSystem;
 use rzfs_zpl::{ControlTree, FileSystem};
 use std::io;
 use std::sync::Arc;
 
-/// What gives a file system other contents while it is mounted: a rollback, or the end of a receive.
-/// Its steps are taken in this order, while nobody else is in the file system.
+/// Replaces the contents of a mounted file system: a rollback, or the end of a receive. Its steps
+/// run in this order, while no request is in the file system.
 pub trait Exchange {
-    /// What is said of the change.
+    /// The result of the change.
     type Changed;
-    /// Why something cannot be done.
+    /// The reason for a failure.
     type Error;
 
-    /// What the file system has, all of it on disk, and what it is to have.
+    /// The current contents, all of it on disk, and the new contents.
     ///
     /// # Errors
-    /// [`NotExchanged`]: that cannot be read.
+    /// [`NotExchanged`]: they cannot be read.
     fn states(&mut self) -> Result<[FileSystem; 2], NotExchanged<Self::Error>>;
 
-    /// Changes it.
+    /// Performs the change.
     ///
     /// # Errors
-    /// It is as it was, or its object set is superseded: then it is changed, but not on disk yet.
+    /// Nothing changed, or its object set is superseded: changed, but not on disk yet.
     fn change(&mut self) -> Result<Self::Changed, Self::Error>;
 
     /// The file system with its new contents, and its `.zfs`.
@@ -35,27 +35,27 @@ pub trait Exchange {
 /// A file system with its new contents, and its `.zfs`.
 pub type Successor = (Arc<LiveFileSystem>, Option<ControlTree>);
 
-/// What came of an exchange, or why everything is as it was.
+/// The outcome of an exchange, or why nothing changed.
 pub type ExchangeOutcome<X> = Result<
     Exchanged<<X as Exchange>::Changed, <X as Exchange>::Error>,
     NotExchanged<<X as Exchange>::Error>,
 >;
 
-/// What came of an exchange.
+/// The outcome of an exchange.
 #[derive(Debug)]
 pub struct Exchanged<T, E> {
-    /// What was said of the change; or why nobody can say yet that it is on disk.
+    /// The result of the change; or why it is not known to be on disk.
     pub changed: Result<T, E>,
-    /// Why the mount has nothing any more: it is to be ended.
+    /// Why the mount has no contents any more and must be ended.
     pub lost: Option<E>,
 }
 
 /// Why contents were not exchanged.
 #[derive(Debug)]
 pub enum NotExchanged<E> {
-    /// It cannot be done below the mount, which has to be ended before.
+    /// It is impossible below the mount, which must be ended first.
     Unsuitable(io::Error),
-    /// Somebody does not come to an end with a request.
+    /// A request does not finish.
     Busy,
     /// It is refused.
     Refused(E),

@@ -1,4 +1,4 @@
-//! File flags and projects, as `chattr`, `lsattr` and `xfs_quota` ask for them.
+//! File flags and projects for `chattr`, `lsattr` and `xfs_quota`.
 //!
 //! ```text
 //! FS_IOC_GETFLAGS, FS_IOC_SETFLAGS        u32 of flags
@@ -6,7 +6,7 @@
 //!                                         extent size, 8 bytes of padding
 //! ZFS_IOC_GETDOSFLAGS, ZFS_IOC_SETDOSFLAGS   u64 of flags as ZFS stores them
 //! ```
-//! The kernel checks who may change what; it knows the numbers of the first four itself.
+//! The kernel checks permissions; it knows the first four by itself.
 
 use fuser::Errno;
 use rzfs_format::znode::FileFlags;
@@ -15,7 +15,7 @@ use rzfs_zpl::live::{AttributeChange, FlagChange};
 
 /// Bytes of the structure with the project.
 const EXTENDED_LEN: usize = 28;
-/// Where the project is in it.
+/// The offset of the project in it.
 const PROJECT_AT: usize = 12;
 
 /// A flag as `FS_IOC_GETFLAGS` numbers it, as `FS_IOC_FSGETXATTR` does, and as ZFS does.
@@ -26,7 +26,7 @@ const FLAGS: [(u32, u32, FileFlags); 4] = [
     (0x2000_0000, 0x200, FileFlags::PROJINHERIT),
 ];
 
-/// The flags that DOS knows, as far as OpenZFS lets users see them.
+/// The DOS flags that OpenZFS exposes to users.
 const DOS_FLAGS: [FileFlags; 11] = [
     FileFlags::IMMUTABLE,
     FileFlags::APPENDONLY,
@@ -41,7 +41,7 @@ const DOS_FLAGS: [FileFlags; 11] = [
     FileFlags::SPARSE,
 ];
 
-/// What is asked.
+/// An ioctl command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
     /// `FS_IOC_GETFLAGS`
@@ -77,7 +77,7 @@ impl Command {
         matches!(self, Self::SetFlags | Self::SetExtended | Self::SetDosFlags)
     }
 
-    /// The answer that a file with these attributes gives.
+    /// The reply for a file with these attributes.
     pub(crate) fn answer(self, attributes: &Attributes) -> Vec<u8> {
         let has = |flag: &FileFlags| attributes.flags.contains(*flag);
         match self {
@@ -99,7 +99,7 @@ impl Command {
         }
     }
 
-    /// What it changes.
+    /// The attribute change that it requests.
     ///
     /// # Errors
     /// It sets a flag that ZFS does not have, or the data are too short.
@@ -136,7 +136,7 @@ impl Command {
     }
 }
 
-/// Sets the flags of a word, and clears the others.
+/// Sets the flags in a word, and clears the others.
 fn chosen(wanted: u32, known: &[(u32, FileFlags)]) -> Result<FlagChange, Errno> {
     let mut change = FlagChange::default();
     let mut unknown = wanted;

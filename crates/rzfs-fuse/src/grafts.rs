@@ -2,16 +2,15 @@
 //!
 //! ```text
 //! file system 0    / ── home       its directory "home" is number 7
-//! file system 1    grafted at (0, 7): whoever looks "home" up finds the root of 1
+//! file system 1    grafted at (0, 7): a lookup of "home" finds the root of 1
 //! ```
-//! Each file system numbers its files by itself (see [`crate::inode`]), so the mount numbers them
-//! anew: the upper 16 bits tell for which upper 16 bits of which file system a number stands. The
-//! live files of file system 0 keep their numbers.
+//! Each file system numbers its own files (see [`crate::inode`]), so the mount renumbers them: the
+//! upper 16 bits select a file system and the upper 16 bits of the number there. The live files of
+//! file system 0 keep their numbers.
 //!
-//! File systems come and go while the mount is used. The kernel says nothing of open files and
-//! working directories, but what is in use it cannot forget: a file system of which it has
-//! forgotten everything is in nobody's use. Numbers are given out again once the kernel has
-//! forgotten them.
+//! File systems come and go while the mount is used. The kernel does not report open files and
+//! working directories, but it cannot forget what is in use: a file system that it has completely
+//! forgotten is unused. Numbers are reused once the kernel has forgotten them.
 
 use fuser::INodeNo;
 use std::collections::HashMap;
@@ -25,32 +24,32 @@ const LOWER: u64 = (1 << UPPER) - 1;
 /// A name in a directory of the mount, by the directory's number there.
 pub(crate) type GraftPoint = (INodeNo, OsString);
 
-/// A file system that is grafted.
+/// A grafted file system.
 struct Graft<F> {
-    /// Nothing if it was taken away while in use.
+    /// `None` if it was removed while in use.
     file_system: Option<Arc<F>>,
-    /// The file system and the directory that it stands for.
+    /// The outer file system and the directory that it replaces.
     place: (usize, INodeNo),
-    /// How it was looked up the last time: names may have several spellings.
+    /// The name of its last lookup: names may have several spellings.
     entrance: Mutex<GraftPoint>,
-    /// How often answers have named files of it that the kernel has not forgotten.
+    /// The number of lookups that the kernel has not forgotten.
     lookups: AtomicU64,
 }
 
 struct State<F> {
     /// By number - 1: file system 0 is not grafted.
     grafts: Vec<Option<Graft<F>>>,
-    /// The file systems by the directories that they stand for.
+    /// The file systems by the directories that they replace.
     at: HashMap<(usize, INodeNo), usize>,
-    /// The file systems and upper bits that are known; the position + 1 is the number.
+    /// The known pairs of file system and upper bits; the number is the position + 1.
     known: Vec<Option<(usize, u64)>>,
-    /// Positions there.
+    /// The positions of these pairs.
     positions: HashMap<(usize, u64), usize>,
 }
 
 /// Where file systems are grafted, and the numbers of the mount.
 pub(crate) struct Grafts<F> {
-    /// How many directories others stand for: usually none, and then nothing is locked.
+    /// The number of grafts: usually none, and then nothing is locked.
     count: AtomicUsize,
     state: RwLock<State<F>>,
 }
@@ -72,7 +71,7 @@ impl<F> State<F> {
         self.grafts.get(file_system.checked_sub(1)?)?.as_ref()
     }
 
-    /// Forgets a graft, and its numbers.
+    /// Removes a graft and its numbers.
     fn free(&mut self, file_system: usize) -> Option<Graft<F>> {
         let slot = self.grafts.get_mut(file_system.checked_sub(1)?)?;
         let graft = slot.take();
@@ -85,7 +84,7 @@ impl<F> State<F> {
     }
 }
 
-/// Puts something where nothing is; answers its position.
+/// Puts a value into the first free slot; returns its position.
 fn put<T>(slots: &mut Vec<Option<T>>, value: T) -> usize {
     match slots.iter().position(Option::is_none) {
         Some(free) => {
@@ -110,8 +109,8 @@ impl<F> Grafts<F> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a file system stand for a directory of another; its number, or nothing if another
-    /// one stands for the directory already.
+    /// Grafts a file system onto a directory of another; returns its number, or `None` if the
+    /// directory is already taken.
     pub(crate) fn insert(
         &self,
         place: (usize, INodeNo),
@@ -139,8 +138,7 @@ impl<F> Grafts<F> {
         self.read().graft(file_system)?.file_system.clone()
     }
 
-    /// Lets another file system take the place of one that is grafted, with all that the kernel knows of
-    /// it.
+    /// Replaces a grafted file system, keeping all that the kernel knows of it.
     pub(crate) fn replace(&self, file_system: usize, with: Arc<F>) {
         let mut state = self.write();
         let index = file_system.checked_sub(1);
@@ -149,7 +147,7 @@ impl<F> Grafts<F> {
         }
     }
 
-    /// All that are grafted.
+    /// All grafted file systems.
     pub(crate) fn all(&self) -> Vec<Arc<F>> {
         self.read().grafts.iter().flatten().filter_map(|one| one.file_system.clone()).collect()
     }
@@ -166,12 +164,12 @@ impl<F> Grafts<F> {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Whether a file system stands for a file.
+    /// Whether a file system is grafted at a file.
     pub(crate) fn is_place(&self, within: usize, directory: INodeNo) -> bool {
         self.at((within, directory)).is_some()
     }
 
-    /// The file system that stands for a file.
+    /// The file system that is grafted at a file.
     pub(crate) fn at(&self, place: (usize, INodeNo)) -> Option<usize> {
         if self.is_empty() {
             return None;
@@ -179,8 +177,8 @@ impl<F> Grafts<F> {
         self.read().at.get(&place).copied()
     }
 
-    /// The file system that stands for a file which was looked up as `parent`'s `name`. Its root
-    /// counts as named by an answer from now on.
+    /// The file system that is grafted at a file looked up as `parent`'s `name`. Its root counts as
+    /// named by a reply.
     pub(crate) fn enter(
         &self,
         (within, directory): (usize, INodeNo),
@@ -201,19 +199,19 @@ impl<F> Grafts<F> {
         Some((index, file_system))
     }
 
-    /// The directory that a file system stands for.
+    /// The directory at which a file system is grafted.
     pub(crate) fn place_of(&self, file_system: usize) -> Option<(usize, INodeNo)> {
         self.read().graft(file_system).map(|graft| graft.place)
     }
 
-    /// How it was looked up the last time.
+    /// The name of its last lookup.
     pub(crate) fn entrance(&self, file_system: usize) -> Option<GraftPoint> {
         let state = self.read();
         let entrance = &state.graft(file_system)?.entrance;
         Some(entrance.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Notes that an answer names a file.
+    /// Counts a reply that names a file.
     pub(crate) fn count(&self, file_system: usize) {
         if file_system > 0
             && let Some(graft) = self.read().graft(file_system)
@@ -222,7 +220,7 @@ impl<F> Grafts<F> {
         }
     }
 
-    /// Takes back so many answers that named files.
+    /// Drops `lookups` references to files of a file system.
     pub(crate) fn forget(&self, file_system: usize, lookups: u64) {
         if file_system == 0 {
             return;
@@ -245,13 +243,13 @@ impl<F> Grafts<F> {
         }
     }
 
-    /// How many answers that named files of it the kernel has not forgotten.
+    /// The number of lookups of its files that the kernel has not forgotten.
     pub(crate) fn lookups(&self, file_system: usize) -> u64 {
         let state = self.read();
         state.graft(file_system).map_or(0, |graft| graft.lookups.load(Ordering::Acquire))
     }
 
-    /// Takes a file system away of which the kernel knows nothing, and in which there is no other.
+    /// Removes a file system that the kernel has forgotten and that contains no other.
     pub(crate) fn remove_forgotten(&self, file_system: usize) -> Option<Arc<F>> {
         let mut state = self.write();
         let is_outer = state.at.keys().any(|(within, _)| *within == file_system);
@@ -264,7 +262,7 @@ impl<F> Grafts<F> {
         graft.file_system
     }
 
-    /// Takes a file system away whatever the kernel knows of it. Its numbers lead nowhere until
+    /// Removes a file system regardless of what the kernel knows. Its numbers are invalid until
     /// they are forgotten.
     pub(crate) fn force_remove(&self, file_system: usize) -> Option<Arc<F>> {
         let mut state = self.write();
@@ -283,7 +281,7 @@ impl<F> Grafts<F> {
         self.count.store(state.at.len(), Ordering::Release);
     }
 
-    /// The mount's number of a file; `None` when there are too many file systems and snapshots.
+    /// The mount's number of a file; `None` if there are too many file systems and snapshots.
     pub(crate) fn outer(&self, file_system: usize, inner: INodeNo) -> Option<INodeNo> {
         let upper = inner.0 >> UPPER;
         if (file_system, upper) == (0, 0) {
@@ -305,7 +303,7 @@ impl<F> Grafts<F> {
         Some(INodeNo(number << UPPER | inner.0 & LOWER))
     }
 
-    /// The file that has a number in the mount, and its file system.
+    /// The file with a number in the mount, and its file system.
     pub(crate) fn inner(&self, outer: INodeNo) -> Option<(usize, INodeNo)> {
         let Some(position) = (outer.0 >> UPPER).checked_sub(1) else { return Some((0, outer)) };
         let (file_system, upper) = (*self.read().known.get(usize::try_from(position).ok()?)?)?;

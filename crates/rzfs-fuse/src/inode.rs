@@ -4,14 +4,14 @@
 //! 63        48 47                       0
 //! | snapshot  | object                  |
 //! ```
-//! Files of the live file system have their object numbers. FUSE insists on 1 for the root
-//! directory, whatever its object: 1 is never a file (it is the master node), so only the root
-//! is mapped. Files below `.zfs/snapshot/NAME` have the number under which the mount knows the
-//! snapshot in the upper 16 bits, since a mount must not have one inode number for two files.
+//! Files of the live file system have their object numbers. FUSE requires 1 for the root directory,
+//! whatever its object: 1 is never a file (it is the master node), so only the root is mapped.
+//! Files below `.zfs/snapshot/NAME` have the mount's number of the snapshot in the upper 16 bits,
+//! since one inode number must not stand for two files of a mount.
 //!
-//! For the same reason a file has something in its upper bits whose object was another file before
-//! there were other contents, as long as the kernel remembers that one. And a directory of the mount
-//! alone has the number of what was in its place, so that what is mounted there stays.
+//! For the same reason the upper bits are set for a file whose object was another file before an
+//! exchange of contents, as long as the kernel remembers that file. And a directory of the mount
+//! alone takes the number of its predecessor, so that mounts there stay.
 
 use crate::mount_points::MountPoint;
 use fuser::{Generation, INodeNo};
@@ -21,8 +21,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const OBJECT_BITS: u32 = 48;
 
-/// A snapshot, told apart from another one that has its number when it is gone: snapshots of one
-/// number that were written in one txg hold the same files.
+/// A snapshot, distinguished from a later one that reuses its number: snapshots with the same
+/// number and txg hold the same files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SnapshotId {
     pub(crate) objset: ObjsetId,
@@ -36,7 +36,7 @@ impl SnapshotId {
     }
 }
 
-/// What an inode number stands for.
+/// The target of an inode number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
     /// A file of the live file system.
@@ -50,7 +50,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// What a number of the live file system stands for.
+    /// The target of a number of the live file system.
     pub(crate) fn of_number(number: ObjectId) -> Self {
         if let Some(node) = ControlNode::from_inode(number) {
             return Self::Control(node);
@@ -59,16 +59,16 @@ impl Target {
     }
 }
 
-/// What the upper bits of a number stand for.
+/// The target of the upper bits of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Upper {
-    /// A snapshot that was looked into.
+    /// A snapshot that was entered.
     Snapshot(SnapshotId),
-    /// The live file system once more.
+    /// The live file system again.
     Again,
 }
 
-/// A directory of the mount alone that has taken over what the kernel knows of the one in its place.
+/// A directory of the mount alone that has taken over its predecessor's identity in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adopted {
     pub(crate) inode: INodeNo,
@@ -77,7 +77,7 @@ pub(crate) struct Adopted {
     pub(crate) rights: Rights,
 }
 
-/// Whose a directory is, and who may do what in it.
+/// The owner and the permissions of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rights {
     pub(crate) uid: u32,
@@ -89,7 +89,7 @@ pub(crate) struct Rights {
 #[derive(Debug)]
 pub(crate) struct Inodes {
     root: ObjectId,
-    /// The position + 1 is what the upper bits have.
+    /// The upper bits are the position + 1.
     uppers: Mutex<Vec<Upper>>,
     adopted: Vec<Adopted>,
 }
@@ -99,7 +99,7 @@ impl Inodes {
         Self { root, uppers: Mutex::default(), adopted: Vec::new() }
     }
 
-    /// The numbers of the same mount with other contents.
+    /// The numbers of the same mount with new contents.
     pub(crate) fn succeeded(&self, root: ObjectId, adopted: Vec<Adopted>) -> Self {
         Self { root, uppers: Mutex::new(self.uppers().clone()), adopted }
     }
@@ -113,12 +113,12 @@ impl Inodes {
         &self.adopted
     }
 
-    /// What a directory of the mount alone has taken over, if it is one of these.
+    /// The identity that a directory of the mount alone has taken over, if any.
     pub(crate) fn adopted_by(&self, directory: MountPoint) -> Option<&Adopted> {
         self.adopted.iter().find(|one| one.directory == directory)
     }
 
-    /// What a number stands for; `None` when this mount never gave it out.
+    /// The target of a number; `None` if this mount never issued it.
     pub(crate) fn target(&self, inode: INodeNo) -> Option<Target> {
         if inode == INodeNo::ROOT {
             return Some(Target::Live(self.root));
@@ -136,13 +136,12 @@ impl Inodes {
         }
     }
 
-    /// The number that a file of the live file system has unless it stands for something else.
+    /// The default number of a file of the live file system.
     pub(crate) fn own_number(&self, object: ObjectId) -> Option<INodeNo> {
         self.number(Target::Live(object))
     }
 
-    /// A number for a file of the live file system that stands for nothing else; `None` when there is
-    /// none left.
+    /// An unused number for a file of the live file system; `None` if there is none left.
     pub(crate) fn free_number(
         &self,
         object: ObjectId,
@@ -165,7 +164,7 @@ impl Inodes {
         Some(number)
     }
 
-    /// The number by which the kernel knows a file; `None` when there are too many snapshots.
+    /// The number by which the kernel knows a file; `None` if there are too many snapshots.
     pub(crate) fn number(&self, target: Target) -> Option<INodeNo> {
         Some(INodeNo(match target {
             Target::Live(object) if object == self.root => INodeNo::ROOT.0,

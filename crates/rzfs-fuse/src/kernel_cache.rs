@@ -1,21 +1,21 @@
-//! What the kernel keeps, and is told to forget.
+//! Invalidation of the kernel's caches.
 //!
-//! The kernel learns of most changes by the answers to what it asked for. Here is the rest:
+//! The kernel learns of most changes from replies to its requests. The others are:
 //!
 //! ```text
-//! attributes that change with contents (set-user-id, set-group-id)   before the answer
-//! times that change with flags                                       before the answer
-//! pages below a write that went past them (O_DIRECT)                 before the answer, by a thread
-//! pages that a mapping has changed, which is refused                 after the answer, by a thread
-//! file systems that come into the mount and go (see grafts)          by who lets them
-//! what differs when a file system gets other contents                by who exchanges them
-//! whether `.zfs` is in a root directory                              when property `snapdir` changes
+//! attributes that change with contents (set-user-id, set-group-id)   before the reply
+//! times that change with flags                                       before the reply
+//! pages below a write that bypassed them (O_DIRECT)                  before the reply, by a thread
+//! pages changed through a mapping, which is refused                  after the reply, by a thread
+//! file systems added to and removed from the mount (see grafts)      by their caller
+//! differences after an exchange of contents                          by the exchange
+//! presence of `.zfs` in a root directory                             on a change of `snapdir`
 //! ```
-//! The kernel drops its pages when it sends such a write; if it does not wait for the answer
-//! (asynchronous requests), somebody may have read the old contents meanwhile. Dropping pages waits
-//! for requests that fill or write them, so the threads that answer requests must not do it. Such
-//! requests need slots of those that the kernel has in flight, so not all slots may be held by
-//! writes whose answers wait.
+//! The kernel drops its pages when it sends such a write; if it does not wait for the reply
+//! (asynchronous requests), a reader may have refilled them with the old contents. Dropping pages
+//! waits for requests that fill or write them, so the threads that answer requests must not do it.
+//! Those requests need in-flight slots of the kernel, so writes with delayed replies must not hold
+//! all slots.
 
 use crate::panics::outlive;
 use fuser::{INodeNo, Notifier};
@@ -25,11 +25,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Says "attributes only" where the beginning of a range of contents is expected.
+/// Means "attributes only" in place of the start of a range.
 const ATTRIBUTES: i64 = -1;
 
-/// Answers that wait for pages at the same time: a few of the slots that writes and requests for
-/// pages share.
+/// Maximum number of replies that wait for pages at once: a few of the slots that writes and
+/// requests for pages share.
 const MOST_HELD: usize = 32;
 
 type Afterwards = Box<dyn FnOnce() + Send>;
@@ -41,39 +41,38 @@ struct Stale {
     afterwards: Afterwards,
 }
 
-/// The caches of the kernel that has the mount.
+/// The caches of the kernel for this mount.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KernelCache {
     notifier: Arc<OnceLock<Notifier>>,
 }
 
 impl KernelCache {
-    /// The way to the kernel, once there is one: before the first request.
+    /// Sets the connection to the kernel, before the first request.
     pub(crate) fn connect(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
     }
 
-    /// Has the kernel ask for the attributes of a file, and for its list of access rights, when it
-    /// needs them the next time.
+    /// Makes the kernel ask again for the attributes and the ACL of a file when it next needs them.
     pub(crate) fn forget_attributes(&self, inode: INodeNo) {
         self.forget(inode, ATTRIBUTES, 0);
     }
 
-    /// Has the kernel ask for everything about a file when it needs it the next time. What is
-    /// changed in its pages is written before. Not for threads that answer requests.
+    /// Makes the kernel ask again for everything about a file when it next needs it. Dirty pages
+    /// are written first. Not for threads that answer requests.
     pub(crate) fn forget_contents(&self, inode: INodeNo) {
         self.forget(inode, 0, 0);
     }
 
-    /// Has the kernel forget what a name leads to, and all that is below and not in use; and the
-    /// names of the directory that it is in. Not for threads that answer requests, as it waits for
-    /// those about the directory.
+    /// Makes the kernel forget a name and everything unused below it, and the listing of its
+    /// directory. Not for threads that answer requests, as it waits for requests about the
+    /// directory.
     pub(crate) fn forget_name(&self, directory: INodeNo, name: &OsStr) {
         self.forget_entry(directory, name);
         self.forget_contents(directory);
     }
 
-    /// The same, but for the other names of the directory.
+    /// The same without the listing of the directory.
     pub(crate) fn forget_entry(&self, directory: INodeNo, name: &OsStr) {
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.inval_entry(directory, name) {
@@ -81,13 +80,13 @@ impl KernelCache {
         }
     }
 
-    /// Has the kernel ask whether there is a `.zfs` in a root directory, and what else is in it.
+    /// Makes the kernel ask again whether a root directory has a `.zfs`, and for its listing.
     pub(crate) fn forget_control(&self, root: INodeNo) {
         self.forget_name(root, OsStr::new(".zfs"));
     }
 
-    /// Has the kernel know that a file is longer than it was, by its last byte. It looks for the length of a
-    /// file that it remembers when it has to, but not before it appends, maps or sends it.
+    /// Tells the kernel that a file has grown, by its last byte. The kernel asks for a known file's
+    /// length when it must, but not before it appends, maps or sends the file.
     pub(crate) fn extend(&self, inode: INodeNo, offset: u64, last: u8) {
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.store(inode, offset, &[last]) {
@@ -97,14 +96,14 @@ impl KernelCache {
 
     fn forget(&self, inode: INodeNo, offset: i64, len: i64) {
         let Some(notifier) = self.notifier.get() else { return };
-        // It fails when the mount is ending, and nobody keeps anything.
+        // This fails when the mount is ending, when no cache matters any more.
         if let Err(error) = notifier.inval_inode(inode, offset, len) {
             tracing::debug!(%error, %inode, "the kernel keeps what is old");
         }
     }
 }
 
-/// A thread that has the kernel drop pages. It ends when this is dropped.
+/// A thread that makes the kernel drop pages. It ends on drop.
 #[derive(Debug)]
 pub(crate) struct PageDropper {
     stale: Mutex<Sender<Stale>>,
@@ -115,7 +114,7 @@ impl PageDropper {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// The system cannot start a thread.
     pub(crate) fn start(cache: KernelCache) -> io::Result<Self> {
         let (sender, receiver) = channel::<Stale>();
         let held = Arc::new(AtomicUsize::new(0));
@@ -132,8 +131,8 @@ impl PageDropper {
         Ok(Self { stale: Mutex::new(sender), held })
     }
 
-    /// Has the kernel drop its pages of a range, then does something; before that already when too
-    /// many wait.
+    /// Makes the kernel drop its pages of a range, then runs `afterwards`; right away if too many
+    /// wait.
     pub(crate) fn drop_pages(
         &self,
         inode: INodeNo,

@@ -1,14 +1,14 @@
 //! The files that the kernel knows.
 //!
 //! ```text
-//! answer that names a file ──> remember: lookups + 1     first one: the file is held
-//! FORGET n                 ──> forget:   lookups - n     none left: it is let go
-//! other contents           ──> the same files are held in them, the others are gone
+//! reply that names a file  ──> remember: lookups + 1     first one: the file is held
+//! FORGET n                 ──> forget:   lookups - n     none left: it is released
+//! new contents             ──> the same files are held in them, the others are gone
 //! ```
-//! The kernel counts how often an answer has named a file to it, and says so when it has forgotten
-//! the file. Until then the number of the file stands for this file and no other, and the file
-//! lives on when its last name goes. The numbers of files that are gone with the contents that they
-//! were in stand for nothing: another file of the same object gets another number meanwhile.
+//! The kernel counts how often a reply has named a file to it, and reports when it has forgotten
+//! the file. Until then the number stands for this file and no other, and the file outlives its
+//! last name. The numbers of files that went with replaced contents are invalid: another file with
+//! the same object gets another number meanwhile.
 
 mod pages;
 
@@ -31,7 +31,7 @@ struct Entry {
     number: INodeNo,
     lookups: u64,
     pages: KernelPages,
-    /// Whether the kernel may take it for longer or shorter than it is.
+    /// Whether the kernel may have a wrong length.
     is_resized: bool,
     /// Dropped when the kernel has forgotten the file.
     hold: Hold,
@@ -43,32 +43,32 @@ type Shard = HashMap<ObjectId, Entry>;
 #[derive(Debug, Default)]
 pub(crate) struct KnownFiles {
     shards: [Mutex<Shard>; SHARDS],
-    /// How often answers have named files that are gone, by their numbers.
+    /// The lookup counts of files that are gone, by their numbers.
     gone: Mutex<HashMap<INodeNo, u64>>,
-    /// Whether some are gone.
+    /// Whether there are such files.
     has_gone: AtomicBool,
-    /// Whether there were other contents before: only then some are gone, and some have other numbers
-    /// than their objects say.
+    /// Whether these contents have replaced others: only then files may be gone, or have numbers
+    /// other than their objects'.
     is_successor: bool,
 }
 
-/// What becomes of a known file when there are other contents.
+/// The fate of a known file when the contents are replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// It is in them as it was.
+    /// The file is unchanged.
     Same,
-    /// It is in them as this object; something of it is another.
+    /// The file is now this object, and something about it has changed.
     Changed(ObjectId),
-    /// It is not in them.
+    /// The file no longer exists.
     Gone,
 }
 
-/// What the kernel knows that is not so any more.
+/// Outdated knowledge of the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Outdated {
     /// Files with other contents or attributes, and files that are gone, by their numbers.
     pub(crate) files: Vec<INodeNo>,
-    /// What kept the files in the contents before.
+    /// The holds on the files in the previous contents.
     pub(crate) holds: Vec<Hold>,
 }
 
@@ -93,7 +93,7 @@ impl KnownFiles {
         Some(entry.number)
     }
 
-    /// Notes that an answer names a file, before it is given; tells its number.
+    /// Counts a reply that names a file, before it is sent; returns its number.
     ///
     /// # Errors
     /// The file is gone.
@@ -133,7 +133,7 @@ impl KnownFiles {
         Ok(number)
     }
 
-    /// The number of a file that the kernel knows, where it may be another one than its object says.
+    /// The number of a known file, where it may differ from its object's.
     pub(crate) fn number(&self, object: ObjectId) -> Option<INodeNo> {
         if !self.is_successor {
             return None;
@@ -151,7 +151,7 @@ impl KnownFiles {
         self.shard(object).contains_key(&object)
     }
 
-    /// Notes that the kernel gets pages of a file, before they are read.
+    /// Records that the kernel gets pages of a file, before they are read.
     pub(crate) fn note_pages(&self, object: ObjectId) {
         if let Some(entry) = self.shard(object).get_mut(&object) {
             entry.pages.get();
@@ -163,39 +163,39 @@ impl KnownFiles {
         self.shard(object).get(&object).is_some_and(|entry| entry.pages != KernelPages::None)
     }
 
-    /// Whether what was stored into pages of a file may be of contents before these; who asks gives it
-    /// up if it may.
+    /// Whether data stored into pages of a file may belong to previous contents; the caller then
+    /// discards it.
     pub(crate) fn gives_up(&self, object: ObjectId) -> bool {
         let give_up = |entry: &mut Entry| entry.pages.give_up();
         self.is_successor && self.shard(object).get_mut(&object).is_some_and(give_up)
     }
 
-    /// Notes that the kernel has dropped the pages of a file.
+    /// Records that the kernel has dropped the pages of a file.
     pub(crate) fn note_dropped(&self, object: ObjectId) -> Dropped {
         let mut shard = self.shard(object);
         shard.get_mut(&object).map_or(Dropped::Done, |entry| entry.pages.note_dropped())
     }
 
-    /// Notes that the kernel may take a file for longer or shorter than it is.
+    /// Records that the kernel may have a wrong length of a file.
     pub(crate) fn note_resized(&self, object: ObjectId) {
         if let Some(entry) = self.shard(object).get_mut(&object) {
             entry.is_resized = true;
         }
     }
 
-    /// Notes that the kernel knows how long a file is.
+    /// Records that the kernel knows the length of a file.
     pub(crate) fn clear_resized(&self, object: ObjectId) {
         if let Some(entry) = self.shard(object).get_mut(&object) {
             entry.is_resized = false;
         }
     }
 
-    /// Whether the kernel may take a file for longer or shorter than it is.
+    /// Whether the kernel may have a wrong length of a file.
     pub(crate) fn is_resized(&self, object: ObjectId) -> bool {
         self.is_successor && self.shard(object).get(&object).is_some_and(|entry| entry.is_resized)
     }
 
-    /// The numbers of the files of which the kernel may have pages. It is about to drop them.
+    /// Returns the numbers of files with pages in the kernel, which is about to drop them.
     pub(crate) fn take_pages(&self) -> Vec<INodeNo> {
         let mut numbers = Vec::new();
         for shard in &self.shards {
@@ -217,13 +217,13 @@ impl KnownFiles {
         }
     }
 
-    /// All of them.
+    /// All known files.
     pub(crate) fn all(&self) -> Vec<ObjectId> {
         let objects = |shard: &Mutex<Shard>| lock(shard).keys().copied().collect::<Vec<_>>();
         self.shards.iter().flat_map(objects).collect()
     }
 
-    /// Takes back so many lookups of a file that is gone; says whether it is.
+    /// Drops `lookups` references to a file that is gone; returns whether it is.
     pub(crate) fn forget_gone(&self, number: INodeNo, lookups: u64) -> bool {
         if !self.has_gone() {
             return false;
@@ -238,19 +238,19 @@ impl KnownFiles {
         true
     }
 
-    /// Takes back so many lookups of a file.
+    /// Drops `lookups` references to a file.
     pub(crate) fn forget(&self, object: ObjectId, lookups: u64) {
         let mut shard = self.shard(object);
         let Some(entry) = shard.get_mut(&object) else { return };
         entry.lookups = entry.lookups.saturating_sub(lookups);
         let forgotten = if entry.lookups == 0 { shard.remove(&object) } else { None };
         drop(shard);
-        // Letting go of a file without names reclaims it.
+        // Releasing an unlinked file reclaims it.
         drop(forgotten);
     }
 
-    /// Hands what is known over to other contents. Nobody looks anything up meanwhile. `kept` are numbers
-    /// that go on standing for something else, `lost` such that stand for nothing from now on.
+    /// Hands the known files over to new contents. No lookups may run meanwhile. `kept` numbers go
+    /// on standing for something else, `lost` ones become invalid.
     pub(crate) fn hand_over(
         &self,
         live: &Arc<LiveFileSystem>,
@@ -260,7 +260,7 @@ impl KnownFiles {
         let heir = Self { is_successor: true, ..Self::default() };
         let mut outdated = Outdated::default();
         let mut gone = std::mem::take(&mut *lock(&self.gone));
-        // The kernel does not say how often it knows these.
+        // The kernel's lookup counts of these are unknown.
         gone.extend(lost.iter().map(|number| (*number, u64::MAX)));
         for shard in &self.shards {
             for (object, entry) in std::mem::take(&mut *lock(shard)) {
@@ -291,7 +291,7 @@ impl KnownFiles {
         (heir, outdated)
     }
 
-    /// Lets all files go: the kernel says nothing of those that it knows when it is unmounted.
+    /// Releases all files: on unmount the kernel does not report those it knows.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let files = std::mem::take(&mut *lock(shard));

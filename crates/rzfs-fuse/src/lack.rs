@@ -1,4 +1,4 @@
-//! What mounting needs of a system, and may lack.
+//! Prerequisites for mounting that the system may lack.
 
 use crate::place::without_number;
 use rustix::fd::OwnedFd;
@@ -8,10 +8,10 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// What is missing, in words that say what to do.
+/// A missing prerequisite, in words that say what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MissingPrerequisite {
-    /// There is no device for the requests of mounts.
+    /// There is no device for FUSE requests.
     #[error(
         "/dev/fuse is not there: load the kernel's module ('modprobe fuse'), or hand the device to \
          the container ('--device /dev/fuse')"
@@ -29,7 +29,7 @@ impl From<MissingPrerequisite> for io::Error {
     fn from(lack: MissingPrerequisite) -> Self {
         let kind = match &lack {
             MissingPrerequisite::Device | MissingPrerequisite::Helper => ErrorKind::NotFound,
-            // It says nothing of the mount.
+            // This says nothing about the mount.
             MissingPrerequisite::NoRun(_) => ErrorKind::Other,
         };
         Self::new(kind, lack)
@@ -37,7 +37,7 @@ impl From<MissingPrerequisite> for io::Error {
 }
 
 impl MissingPrerequisite {
-    /// What is missing if the device cannot be opened.
+    /// The prerequisite that is missing if the device cannot be opened.
     pub(crate) fn of_device(error: Errno) -> io::Error {
         match error {
             Errno::NOENT | Errno::NXIO | Errno::NODEV => Self::Device.into(),
@@ -45,19 +45,19 @@ impl MissingPrerequisite {
         }
     }
 
-    /// Looks for the device.
+    /// Checks that the device exists.
     pub(crate) fn check_device() -> io::Result<()> {
         match open_device().map_err(Self::of_device) {
             Err(missing) if missing.kind() == ErrorKind::NotFound => Err(missing),
-            // Whoever needs it is told.
+            // Later opens report other errors.
             _ => Ok(()),
         }
     }
 
-    /// What is missing if something that a mount through the helper needs was not found.
+    /// The prerequisite that is missing if a mount through the helper failed to find something.
     pub(crate) fn of_helped(error: io::Error) -> io::Error {
-        // A directory of the search path that this user may not enter counts more for who looks
-        // for programs than that there are none in the others.
+        // Program lookup prefers reporting an inaccessible directory of the search path over the
+        // program's absence in the others.
         let is_absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied);
         match helper() {
             None if is_absent => Self::Helper.into(),
@@ -71,8 +71,8 @@ pub(crate) fn open_device() -> Result<OwnedFd, Errno> {
     rustix::fs::open(c"/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The helper that may mount and unmount, looked for where `fuser` does, so that what one has
-/// mounted the same one unmounts; nothing where there is none.
+/// The helper that may mount and unmount, searched for as `fuser` does, so that the program that
+/// mounted also unmounts; `None` if there is none.
 pub(crate) fn helper() -> Option<PathBuf> {
     const USUAL: [&str; 6] = [
         "fusermount3",
@@ -88,7 +88,7 @@ pub(crate) fn helper() -> Option<PathBuf> {
     }
 }
 
-/// The program with a name, along the search path unless it is an absolute one.
+/// The program with a name, found along the search path unless the name is absolute.
 fn program(name: &OsStr) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|at| at.join(name)).find(|at| at.is_file())

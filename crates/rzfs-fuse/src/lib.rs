@@ -1,26 +1,25 @@
 //! The thin adapter from FUSE requests to [`rzfs_zpl`].
 //!
 //! ```text
-//! Mount ── Session: the requests; one file system, and those that are grafted into it
+//! Mount ── Session: the requests; one file system, and those grafted into it
 //!             └── Adapter: one file system with .zfs and the directories of the mount alone
 //!                    ├── Files: rzfs_zpl::FileSystem or rzfs_zpl::live::LiveFileSystem
-//!                    └── KnownFiles: which of its files the kernel knows; each is held
+//!                    └── KnownFiles: the files that the kernel knows; each is held
 //! ```
-//! [`Mount::new`] mounts one file system, for reading or, if it is a live one, for reading and
-//! writing; each ZFS file system has a mount of its own. Nothing here knows what a file is:
-//! requests are translated to [`rzfs_zpl`] calls, answers to FUSE's structures, errors to errnos.
+//! [`Mount::new`] mounts one file system, read-only, or read-write if it is live; each ZFS file
+//! system has its own mount. Nothing here knows what a file is: requests become [`rzfs_zpl`] calls,
+//! results FUSE structures, errors errnos.
 //!
 //! # Ending a read-write mount
 //!
-//! 1. [`Mount::unmount`], or [`Mount::request_unmount`] until [`Mount::is_finished`]: of nested
-//!    mounts the deepest first. The kernel writes what it has cached; then the mount lets go of all
-//!    files (those without names are reclaimed), writes times of access, and waits until all of it
-//!    is on disk.
+//! 1. [`Mount::unmount`], or [`Mount::request_unmount`] until [`Mount::is_finished`]: nested mounts
+//!    deepest first. The kernel writes back its cache; then the mount releases all files (unlinked
+//!    ones are reclaimed), writes access times, and waits until everything is on disk.
 //! 2. Drop every other handle of the [`LiveFileSystem`](rzfs_zpl::live::LiveFileSystem).
 //! 3. Export the pool.
 //!
-//! A mount that was detached while in use goes on serving whoever has files open, and does the
-//! same when the last of them is closed; until then the pool must stay open.
+//! A mount detached while in use keeps serving the processes that have files open, and runs the
+//! same steps when the last file is closed; until then the pool must stay open.
 #![forbid(unsafe_code)]
 
 mod adapter;

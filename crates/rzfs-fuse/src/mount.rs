@@ -22,16 +22,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long an unmount that is refused waits for a name that somebody may ask for.
+/// How long a refused unmount waits for the lookup of a name.
 const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the kernel may write what it has of a mount that cannot be unmounted.
+/// How long the kernel may write back data of a mount that cannot be unmounted.
 const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long to wait for the answers to what the kernel has written.
+/// How long to wait for the replies to the kernel's writes.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long nothing is answered by whoever answers nothing any more.
+/// How long a mount must answer nothing to count as stuck.
 const STUCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a file system cannot be mounted or unmounted.
@@ -50,8 +50,8 @@ impl MountError {
         is_busy(&self.source)
     }
 
-    /// Whether it may go better in a moment: the system lacks what comes back, as descriptors,
-    /// threads and memory do.
+    /// Whether a retry may succeed soon: the system lacks a resource such as descriptors, threads
+    /// or memory.
     #[must_use]
     pub fn is_momentary(&self) -> bool {
         match self.lack() {
@@ -73,13 +73,13 @@ impl MountError {
         &self.directory
     }
 
-    /// What the system lacks, if it is that.
+    /// The missing prerequisite, if that is the reason.
     #[must_use]
     pub fn lack(&self) -> Option<&MissingPrerequisite> {
         self.source.get_ref()?.downcast_ref()
     }
 
-    /// Why, without what and where.
+    /// The reason alone, without action and directory.
     #[must_use]
     pub fn reason(&self) -> String {
         without_number(&self.source)
@@ -91,39 +91,39 @@ fn lacks_resources(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|error| RESOURCES.contains(&error))
 }
 
-/// A mounted file system; unmounted when it is dropped.
+/// A mounted file system; unmounted on drop.
 #[derive(Debug)]
 pub struct Mount {
-    // The first to be dropped: a session ends with its mount.
+    // Dropped first: a session ends with its mount.
     attached: Attached,
     session: BackgroundSession,
-    /// Where its requests come from.
+    /// The device of its requests.
     device: Arc<OwnedFd>,
     served: Weak<Session>,
     access: Access,
     opens: Opens,
     mounted_by: MountedBy,
-    /// Whether there is a file system in it that can be changed.
+    /// Whether it contains a file system that can be changed.
     is_live: bool,
 }
 
-/// Who has mounted a file system.
+/// The program that mounted a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MountedBy {
     /// This process.
     Ourselves,
-    /// `fusermount3`. When such a session is dropped `fuser` unmounts once more whatever is in its
+    /// `fusermount3`. When such a session is dropped `fuser` unmounts again whatever is in its
     /// place.
     Helper,
 }
 
 impl Mount {
-    /// Mounts a file system on a directory, and answers its requests from threads of its own: for
-    /// reading, or for writing too if it is a live one and not restricted. With `control` its root
-    /// has the directory `.zfs`.
+    /// Mounts a file system on a directory, and serves it with its own threads: read-only, or
+    /// read-write if it is live and not restricted. With `control` its root has the directory
+    /// `.zfs`.
     ///
-    /// No other mount may serve the same live file system: the kernel keeps what it has learnt of
-    /// files, since only it changes them.
+    /// No other mount may serve the same live file system: the kernel caches files on the premise
+    /// that only it changes them.
     ///
     /// Without root rights this needs `fusermount3`.
     ///
@@ -141,8 +141,8 @@ impl Mount {
         mounted.map(|(mount, _)| mount)
     }
 
-    /// Mounts a file system with others in it: one mount for all of them. For users who may not
-    /// mount on what they have mounted. Others that have no directory to stand for are left out.
+    /// Mounts a file system and others inside it as one mount, for users who may not mount on their
+    /// own mounts. Nested ones without a directory to replace are left out.
     ///
     /// # Errors
     /// [`MountError`]: the system refuses.
@@ -169,7 +169,7 @@ impl Mount {
         config.n_threads = Some(options.threads.max(1));
         config.clone_fd = true;
         let attach = || {
-            // Without, it could not be unmounted.
+            // Unmounting needs it.
             hold_process_files()?;
             let (session, left_out) = Session::new(file_system, control, nested, options)?;
             let cache = session.kernel_cache();
@@ -187,7 +187,7 @@ impl Mount {
                 }
                 None => {
                     MissingPrerequisite::check_device()?;
-                    // The helper looks where this user may mount, with this user's rights.
+                    // The helper determines with this user's rights where the user may mount.
                     let session = fuser::Session::new(session, place.path(), &config)
                         .map_err(MissingPrerequisite::of_helped)?;
                     cache.connect(session.notifier());
@@ -209,13 +209,12 @@ impl Mount {
         })
     }
 
-    /// Has one more file system stand for a directory of the mount, which goes on being used. The
-    /// kernel's part stays as it is: see [`fits_lists`](Self::fits_lists) and
-    /// [`opens`](Self::opens).
+    /// Grafts another file system onto a directory of the mount while it is used. The options known
+    /// to the kernel stay: see [`fits_lists`](Self::fits_lists) and [`opens`](Self::opens).
     ///
     /// # Errors
-    /// [`MountError`]: the place cannot be read, others are there or below, or something is mounted
-    /// there.
+    /// [`MountError`]: the place cannot be read, other file systems are there or below, or a mount
+    /// is there.
     pub fn graft(&self, nested: Nested) -> Result<(), MountError> {
         let directory = self.directory().join(&nested.path);
         let graft = || {
@@ -228,7 +227,7 @@ impl Mount {
         graft().map_err(|source| failure("mount", &directory, source))
     }
 
-    /// Takes a file system out of the mount again: what was grafted at a path.
+    /// Removes the file system that was grafted at a path.
     ///
     /// # Errors
     /// [`MountError`]: it is in use, see [`MountError::is_in_use`], or another one is in it.
@@ -238,40 +237,40 @@ impl Mount {
             if self.attached.at().carries(path)? {
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
-            // All of it has gone with the mount.
+            // All of it is gone with the mount.
             let Some(session) = self.served.upgrade() else { return Ok(()) };
             session.ungraft(path)
         };
         ungraft().map_err(|source| {
-            // Who is in there has lost its name, until somebody looks it up.
+            // Its users have lost its name until the next lookup.
             let place = directory.clone();
             errands::attempt(LOOK_UP_PATIENCE, move || drop(std::fs::symlink_metadata(place)));
             failure("unmount", &directory, source)
         })
     }
 
-    /// Takes file systems out of the mount again: what was grafted at these paths, the deepest
-    /// first. Who is in one of them gets `ESTALE` from now on.
+    /// Removes the file systems that were grafted at these paths, deepest first. Their users get
+    /// `ESTALE` from now on.
     pub fn ungraft_by_force(&self, paths: &[PathBuf]) {
-        // All of it has gone with the mount if nobody serves it.
+        // All of it is gone with the mount if it is not served.
         if let Some(session) = self.served.upgrade() {
             session.ungraft_by_force(paths);
         }
     }
 
-    /// Gives the file system that is at a path of the mount other contents, while it is used: who has
-    /// files open that the new contents have too goes on with them, of others with `ESTALE`.
+    /// Replaces the contents of the file system at a path of the mount while it is used: open files
+    /// that the new contents have too stay usable, others return `ESTALE`.
     ///
     /// # Errors
-    /// [`NotExchanged`]: everything is as it was.
+    /// [`NotExchanged`]: nothing has changed.
     pub fn exchange<X: Exchange>(&self, path: &Path, exchange: &mut X) -> ExchangeOutcome<X> {
         let mounted = self.attached.at().mounted_within().map_err(NotExchanged::Unsuitable)?;
         let gone = || NotExchanged::Unsuitable(io::ErrorKind::NotConnected.into());
         self.served.upgrade().ok_or_else(gone)?.exchange(path, &mounted, exchange)
     }
 
-    /// Whether a file system that has lists of access rights, or has none, can be added: whether
-    /// the kernel sees to them was decided when it was mounted.
+    /// Whether a file system with or without ACLs can be added: whether the kernel enforces them
+    /// was decided at mount time.
     #[must_use]
     pub fn fits_lists(&self, has_lists: bool) -> bool {
         let is_seen_to = self.served.upgrade().is_some_and(|session| session.has_lists());
@@ -290,29 +289,29 @@ impl Mount {
         self.attached.at().directory()
     }
 
-    /// Whether it has ended: it was unmounted, and nobody has it any more.
+    /// Whether it has ended: it was unmounted, and nothing uses it any more.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.session.guard.is_finished()
     }
 
-    /// Whether somebody else has unmounted it, given what was mounted a moment ago. Others may
-    /// still [reach it](Self::is_reachable).
+    /// Whether another process has unmounted it, given a recent mount table. It may still be
+    /// [reachable](Self::is_reachable).
     #[must_use]
     pub fn was_unmounted(&self, mounts: &SystemMounts) -> bool {
-        // The table may lack what is there while others change it, so it is looked at again.
+        // The table may miss entries while others change it, so it is read again.
         let at = self.attached.at();
         self.is_finished() || !at.is_among(mounts) && at.has_gone().unwrap_or(false)
     }
 
-    /// Whether somebody can still get at it: where it was mounted, where a bind mount has it too,
-    /// in another namespace, or through what was open when it was detached.
+    /// Whether it can still be reached: at its place, through a bind mount, in another namespace,
+    /// or through files that were open when it was detached.
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         is_connected(&self.device)
     }
 
-    /// Whether it serves a file system that changes, and no other, in the way that is asked for.
+    /// Whether it serves this live file system alone, with these options.
     #[must_use]
     pub fn serves(&self, file_system: &Files, options: &MountOptions) -> bool {
         let (Some(live), Some(session)) = (file_system.live(), self.served.upgrade()) else {
@@ -328,18 +327,18 @@ impl Mount {
         self.attached.at()
     }
 
-    /// The file systems in it that change, as long as it has not ended.
+    /// The live file systems in it, as long as it has not ended.
     #[must_use]
     pub fn live_file_systems(&self) -> Vec<Arc<LiveFileSystem>> {
         self.served.upgrade().map(|session| session.all_live()).unwrap_or_default()
     }
 
-    /// Mounts what has ended and somebody still has once more, so that all who have it see
-    /// the same at every moment, the directories for other mounts included.
+    /// Mounts again a mount that was unmounted but is still reachable, so that all its users always
+    /// see the same state, including the directories for other mounts.
     ///
     /// # Errors
     /// [`MountError`]: the system refuses. It does so without root rights, before Linux 5.15, and
-    /// when nobody has it any more.
+    /// when it is no longer in use.
     pub fn attach_again(
         &mut self,
         place: &MountPlace,
@@ -357,9 +356,9 @@ impl Mount {
         {
             tracing::warn!(%error, "directories to mount on are missing");
         }
-        // Whether anything can be changed is the same for all who have it. Only if that differs it
-        // is mounted anew, as all that they have changed is written before. If somebody writes, the
-        // file system refuses changes itself.
+        // All users share the read-only state of the superblock. Remounting, which writes all
+        // changes first, is needed only if that differs. The file system itself refuses changes
+        // while there are writers.
         let read_only = options.restrictions.mount_flags(self.is_live).contains(MountFlags::RDONLY);
         if self.attached.at().is_read_only() != Some(read_only)
             && let Err(error) = self.restrict(options.restrictions)
@@ -369,8 +368,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Asks the system to unmount it. Afterwards it [is finished](Self::is_finished) soon, unless
-    /// it is [still reachable](Self::is_reachable) elsewhere.
+    /// Asks the system to unmount it. It then soon [is finished](Self::is_finished), unless it is
+    /// [still reachable](Self::is_reachable) elsewhere.
     ///
     /// # Errors
     /// [`MountError`]: it is in use, see [`MountError::is_in_use`].
@@ -379,7 +378,7 @@ impl Mount {
             return Ok(());
         }
         let unmount = || {
-            // Detaching would take along what others have mounted on it.
+            // Detaching would take along foreign mounts on it.
             if in_use == InUse::Detach && self.attached.at().carries(Path::new(""))? {
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
@@ -388,13 +387,13 @@ impl Mount {
         unmount().map_err(|source| failure("unmount", self.directory(), source))
     }
 
-    /// Has the kernel write what it has of changes that were made through it, for a mount that
-    /// loses its server, or those who have it elsewhere.
+    /// Makes the kernel write back its changes, for a mount that loses its server, or the users of
+    /// its other mounts.
     pub fn write_back(&self) {
         if let Err(error) = self.sync_all() {
             tracing::warn!(%error, directory = %self.directory().display(), "not written back");
         }
-        // The kernel may only have sent it; it does not tell everybody what is answered.
+        // The kernel may only have sent them; it does not report all replies.
         let at = self.attached.at();
         let start = Instant::now();
         let waiting = || at.connection().and_then(Connection::waiting_requests);
@@ -412,7 +411,7 @@ impl Mount {
             });
             Ok(synced.ok_or(io::ErrorKind::TimedOut)??)
         };
-        // It may be in no directory of ours any more: a mount of its own leads there.
+        // It may no longer be in any of our directories: a new mount of the device leads there.
         let options = MountOptions::new("zfs");
         match Detached::of_device(self.device.as_fd(), &options, self.is_live) {
             Ok(Some(mount)) => mount.with_path(sync)?,
@@ -423,8 +422,8 @@ impl Mount {
         }
     }
 
-    /// Those of some mounts of which requests wait, and none is answered for a while, in which all
-    /// of them are watched.
+    /// The mounts among these that have requests waiting and answer none of them during a while of
+    /// observation.
     pub fn stuck_among<'a>(mounts: impl IntoIterator<Item = &'a Self>) -> Vec<&'a Self> {
         let waiting = |mount: &Self| {
             let connection = mount.attached.at().connection();
@@ -440,8 +439,8 @@ impl Mount {
         stuck.into_iter().map(|(mount, _)| mount).collect()
     }
 
-    /// Takes it from all who have it, wherever that is: what they ask from now on fails with
-    /// `ENOTCONN`, and what the kernel had not written yet is lost.
+    /// Aborts it for all its users, everywhere: their requests fail with `ENOTCONN` from now on,
+    /// and unwritten data in the kernel is lost.
     ///
     /// # Errors
     /// [`MountError`]: the system refuses. It does so before Linux 5.8, and without root rights where
@@ -451,26 +450,26 @@ impl Mount {
         cut_off.map_err(|error| failure("cut off", self.directory(), error))
     }
 
-    /// Has the system let other things happen than so far, also while the mount is in use. A file
-    /// system that is not a live one stays read-only.
+    /// Changes the restrictions that the system enforces, even while the mount is in use. A file
+    /// system that is not live stays read-only.
     ///
     /// # Errors
-    /// [`MountError`]: the system refuses. It does so without root rights, and where files are open
-    /// for writing in a mount that is to be read-only.
+    /// [`MountError`]: the system refuses. This happens without root rights, and where files are
+    /// open for writing in a mount that is to be read-only.
     pub fn restrict(&self, restrictions: Restrictions) -> Result<(), MountError> {
         let restricted = self.attached.at().restrict(restrictions, self.is_live);
         restricted.map_err(|error| failure("remount", self.directory(), error))
     }
 
-    /// Has it show at once whether its root directories have a `.zfs` (property `snapdir`), which
-    /// the kernel remembers otherwise.
+    /// Updates at once whether its root directories show a `.zfs` (property `snapdir`), which the
+    /// kernel caches otherwise.
     pub fn show_snapshot_directories(&self) {
         if let Some(session) = self.served.upgrade() {
             session.forget_controls();
         }
     }
 
-    /// Unmounts it and waits until all requests are answered.
+    /// Unmounts it and waits for all replies.
     ///
     /// # Errors
     /// [`MountError`]: it is in use, or the session had failed before.
@@ -481,8 +480,8 @@ impl Mount {
         ended.map_err(|source| failure("unmount", attached.at().directory(), source))
     }
 
-    /// Lets go of a mount that has ended or was detached: the threads of one that is still in use
-    /// serve whoever has files open.
+    /// Releases a mount that has ended or was detached: if it is still in use, its threads keep
+    /// serving open files.
     pub fn abandon(self) {
         let Self { attached, session, mounted_by, .. } = self;
         attached.leave();
@@ -494,8 +493,7 @@ impl Mount {
                 tracing::warn!(%error, "a mount that has ended");
             }
         };
-        // Nobody waits for those who still use it; without a thread nothing is lost but
-        // descriptors.
+        // Its remaining users are not waited for; without a thread only descriptors leak.
         let _ = std::thread::Builder::new().name("rzfs-abandoned".to_owned()).spawn(wait);
     }
 }

@@ -1,11 +1,11 @@
-//! Directories to mount on that the file system does not have.
+//! Mount points that the file system does not have.
 //!
 //! ```text
 //! tank            mounted at DIR         has no directory "home"
 //! tank/home       mounted at DIR/home    needs one
 //! ```
-//! Nothing can be made in a file system that is only read, so these directories exist in the
-//! mount alone: empty but for each other, below directories that are on disk or below each other.
+//! Nothing can be created in a read-only file system, so these directories exist only in the mount:
+//! they contain only each other, below directories on disk or below each other.
 
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::process::{getegid, geteuid};
@@ -20,14 +20,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::time::SystemTime;
 
-/// The inode number of the first of them; the others are below. Objects do not get there, and the
-/// numbers of the control tree are above.
+/// The inode number of the first of them; the others are below. Object numbers do not reach it, and
+/// the numbers of the control tree are above.
 const FIRST_INODE: u64 = ObjectId::END.0 - (1 << 41);
 
-/// Most directories of one mount.
+/// Maximum number of directories of one mount.
 const MAX_COUNT: usize = 1 << 20;
 
-/// A directory: on disk, or one of the mount alone.
+/// A directory: on disk, or of the mount alone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Place {
     /// An object of the live file system.
@@ -46,7 +46,7 @@ impl MountPoint {
         ObjectId(FIRST_INODE - self.0 as u64)
     }
 
-    /// The directory with this inode number; `None` when that is a file's.
+    /// The directory with this inode number; `None` if it is a file's.
     pub(crate) fn from_inode(inode: ObjectId) -> Option<Self> {
         let index = FIRST_INODE.checked_sub(inode.0)?;
         usize::try_from(index).ok().filter(|index| *index < MAX_COUNT)?;
@@ -54,10 +54,10 @@ impl MountPoint {
     }
 }
 
-/// The directories of one mount that no disk has. Their numbers are not given out again.
+/// The directories that exist only in the mount. Their numbers are not reused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MountPoints {
-    /// What of names the file system compares.
+    /// How the file system compares names.
     compared: Normalization,
     below: BTreeMap<Place, Vec<(Vec<u8>, MountPoint)>>,
     all: Vec<Directory>,
@@ -65,24 +65,24 @@ pub(crate) struct MountPoints {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Directory {
-    /// What it is in.
+    /// Its parent directory.
     above: Place,
-    /// How many paths lead through it; it is gone when none does.
+    /// The number of paths through it; it is removed when there is none.
     paths: u32,
     made: SystemTime,
 }
 
-/// What a path needs besides what is on disk.
+/// The directories that a path needs besides those on disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MountPath {
-    /// The directories on it that only the mount has, the uppermost first.
+    /// The directories of the path that exist only in the mount, the uppermost first.
     pub(crate) directories: Vec<MountPoint>,
-    /// The uppermost of them that was not there before.
+    /// The uppermost of them that is new.
     pub(crate) new: Option<(Place, Vec<u8>)>,
 }
 
 impl MountPoints {
-    /// None yet, in a file system.
+    /// An empty set for a file system.
     pub(crate) fn of(file_system: &Files) -> Self {
         Self::comparing(file_system.master().compared_names())
     }
@@ -91,12 +91,12 @@ impl MountPoints {
         Self { compared, below: BTreeMap::new(), all: Vec::new() }
     }
 
-    /// The directories that these paths, relative to the root, need besides those on disk.
+    /// The directories that paths relative to the root need besides those on disk.
     ///
     /// Where a file or a link is in the way the path ends: nothing can be mounted there.
     ///
     /// # Errors
-    /// A directory on the way cannot be read.
+    /// A directory on a path cannot be read.
     pub(crate) fn missing(file_system: &Files, paths: &[&Path]) -> io::Result<Self> {
         let mut all = Self::of(file_system);
         for path in paths {
@@ -105,10 +105,10 @@ impl MountPoints {
         Ok(all)
     }
 
-    /// Makes the directories that one more path needs.
+    /// Makes the directories that another path needs.
     ///
     /// # Errors
-    /// A directory on the way cannot be read; some may be made.
+    /// A directory on the path cannot be read; some may have been made.
     pub(crate) fn add(&mut self, file_system: &Files, path: &Path) -> io::Result<MountPath> {
         let mut place = Place::Object(file_system.root());
         let mut way = MountPath::default();
@@ -128,14 +128,13 @@ impl MountPoints {
         Ok(way)
     }
 
-    /// None of these, in other contents of the same mount: the numbers of those that there were are not
-    /// given out again.
+    /// An empty set for new contents of the same mount: previous numbers are not reused.
     pub(crate) fn succeeded(&self, file_system: &Files) -> Self {
         let all = self.all.iter().map(|one| Directory { paths: 0, ..*one }).collect();
         Self { all, ..Self::of(file_system) }
     }
 
-    /// A directory in another, whatever is there on disk; nothing when there are too many.
+    /// A directory that hides any entry of this name on disk; `None` if there are too many.
     pub(crate) fn cover(&mut self, place: Place, name: &[u8]) -> Option<MountPoint> {
         if let Some(known) = self.lookup(place, name) {
             return Some(known);
@@ -146,7 +145,7 @@ impl MountPoints {
         Some(MountPoint(index))
     }
 
-    /// One more path leads through these.
+    /// Counts another path through these directories.
     pub(crate) fn lead_through(&mut self, way: &MountPath) {
         for directory in &way.directories {
             if let Some(one) = self.directory_mut(*directory) {
@@ -155,14 +154,14 @@ impl MountPoints {
         }
     }
 
-    /// All of them by name, with what they are in.
+    /// The names of all of them, with their parents.
     pub(crate) fn all_names(&self) -> impl Iterator<Item = (Place, &[u8])> {
         self.below
             .iter()
             .flat_map(|(place, entries)| entries.iter().map(|(name, _)| (*place, name.as_slice())))
     }
 
-    /// Takes a directory away in which there is none.
+    /// Removes a directory that contains none of these.
     pub(crate) fn uncover(&mut self, directory: MountPoint) {
         if let Some(above) = self.parent(directory) {
             let entries = self.below.entry(above).or_default();
@@ -173,7 +172,7 @@ impl MountPoints {
         }
     }
 
-    /// Takes the directories away that no path needs any more; answers the uppermost.
+    /// Removes the directories that no path needs any more; returns the uppermost.
     pub(crate) fn remove(&mut self, way: &MountPath) -> Option<(Place, Vec<u8>)> {
         let mut uppermost = None;
         for directory in &way.directories {
@@ -197,7 +196,7 @@ impl MountPoints {
         self.all.get_mut(usize::try_from(of.0).ok()?)
     }
 
-    /// The directory of this name in another, made if there is none; nothing in what is no
+    /// The subdirectory with this name, made if it is missing; `None` if the parent is not a
     /// directory.
     fn enter(
         &mut self,
@@ -212,7 +211,7 @@ impl MountPoints {
         if let Place::Object(directory) = place {
             match file_system.lookup(directory, name) {
                 Ok(NameTarget::Object(object)) => return Ok(Some(Place::Object(object))),
-                // Nothing can be mounted in `.zfs`; the system will say so.
+                // Nothing can be mounted in `.zfs`; the system will report that.
                 Ok(NameTarget::Control) => {}
                 Err(ZplError::NotFound { .. }) => {}
                 Err(error) if error.errno() == ENOTDIR => return Ok(None),
@@ -226,7 +225,7 @@ impl MountPoints {
         self.all.len() < MAX_COUNT
     }
 
-    /// Whether there are any in a directory.
+    /// Whether a directory contains any of them.
     pub(crate) fn are_in(&self, place: Place) -> bool {
         self.below.contains_key(&place)
     }
@@ -236,7 +235,7 @@ impl MountPoints {
         self.below.is_empty()
     }
 
-    /// The directory of this name in another.
+    /// The subdirectory with this name.
     pub(crate) fn lookup(&self, place: Place, name: &[u8]) -> Option<MountPoint> {
         let entries = self.below.get(&place)?;
         let compared = self.compared.normalize(name);
@@ -244,7 +243,7 @@ impl MountPoints {
         entries.iter().find(|(known, _)| is_it(known)).map(|(_, found)| *found)
     }
 
-    /// The directory above one.
+    /// The parent of a directory.
     pub(crate) fn parent(&self, of: MountPoint) -> Option<Place> {
         Some(self.directory(of)?.above)
     }
@@ -253,10 +252,10 @@ impl MountPoints {
         self.all.get(usize::try_from(of.0).ok()?)
     }
 
-    /// Hands the entries that a directory has from them on to `visit`, from a position on.
+    /// Passes their entries in a directory to `visit`, from a position on.
     ///
-    /// Their positions are numbers that positions in directories on disk leave free, so they
-    /// follow everything else.
+    /// Their positions are numbers that positions in directories on disk leave free, so they follow
+    /// all others.
     pub(crate) fn list(
         &self,
         place: Place,
@@ -278,13 +277,13 @@ impl MountPoints {
         }
     }
 
-    /// Whether a position is behind everything that is on disk.
+    /// Whether a position follows all entries on disk.
     pub(crate) fn is_position(&self, position: DirCookie) -> bool {
         let first = DirCookie::FREE.0;
         (first..=first.saturating_add(self.all.len() as u64)).contains(&position.0)
     }
 
-    /// The attributes of one: those of a directory that whoever mounts has made.
+    /// The attributes of one: a directory made by the user of this process.
     pub(crate) fn attributes(&self, of: MountPoint, inode: INodeNo) -> FileAttr {
         let made = self.directory(of).map_or(SystemTime::UNIX_EPOCH, |one| one.made);
         let entries = self.below.get(&Place::MountPoint(of)).map_or(0, Vec::len);

@@ -1,4 +1,4 @@
-//! How to mount, and what.
+//! Options for mounting.
 
 use crate::connection::Connections;
 use crate::wakefulness::Wakefulness;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Who may use a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {
-    /// Whoever mounted it, who can read the whole image anyway: permissions are not checked.
+    /// The user who mounted it and can read the whole image anyway: permissions are not checked.
     #[default]
     Owner,
     /// All users, each as far as owner, mode and ACL of a file permit (`allow_other`).
@@ -22,9 +22,8 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether the kernel sees to lists of access rights in a mount of file systems that have them
-    /// or not. What it does not see to is open to all whom the mode admits, so where others get in
-    /// one that has them is enough.
+    /// Whether the kernel enforces ACLs in a mount of file systems with or without them. Otherwise
+    /// the mode alone decides, so if other users have access one file system with ACLs is enough.
     pub(crate) fn has_lists(self, mut all: impl Iterator<Item = bool>) -> bool {
         match self {
             Self::Owner => all.all(|has_lists| has_lists),
@@ -36,34 +35,34 @@ impl Access {
 /// Whether the kernel asks before files are opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Opens {
-    /// It does not, which saves two requests each time. Files whose flags forbid it can be opened
-    /// for writing; writing is what fails.
+    /// It does not, which saves two requests each time. Files whose flags forbid writing can be
+    /// opened for it; the writes fail.
     #[default]
     Unasked,
-    /// It does: what flags like immutable and append-only forbid fails when a file is opened, as
-    /// in the kernel's own file systems.
+    /// It does: opens that flags such as immutable and append-only forbid fail, as in the kernel's
+    /// own file systems.
     Checked,
 }
 
-/// What a mount does not let happen, whatever its files say (properties `readonly`, `devices`,
+/// Operations that a mount forbids, whatever its files permit (properties `readonly`, `devices`,
 /// `setuid`, `exec` and `atime`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restrictions {
-    /// Nothing is changed. Always so where no file system of the mount is a live one.
+    /// Nothing can be changed. Implied if no file system of the mount is live.
     pub read_only: bool,
-    /// Devices cannot be opened. Always so without root rights.
+    /// Devices cannot be opened. Implied without root rights.
     pub no_devices: bool,
-    /// Set-user-id and set-group-id have no effect. Always so without root rights.
+    /// Set-user-id and set-group-id have no effect. Implied without root rights.
     pub no_set_id: bool,
-    /// Nothing is executed.
+    /// Nothing can be executed.
     pub no_execution: bool,
-    /// Times of access are not kept, which the file system sees to; here it is told who asks the
-    /// system. Always so where nothing is changed.
+    /// Access times are not kept. The file system itself ensures that; here it is reported to users
+    /// of the system. Implied if nothing can be changed.
     pub no_access_times: bool,
 }
 
 impl Default for Restrictions {
-    /// Neither devices nor set-user-id: a pool may come from anywhere.
+    /// Forbids devices and set-user-id: a pool may come from anywhere.
     fn default() -> Self {
         Self {
             read_only: false,
@@ -76,10 +75,9 @@ impl Default for Restrictions {
 }
 
 impl Restrictions {
-    /// The options of a mount that can be changed, as far as it is up to its file systems.
+    /// The changeable mount options, as far as the file systems decide.
     pub(crate) fn mount_options(self, is_live: bool) -> Vec<MountOption> {
-        // Where a helper mounts for other users it leaves these off by itself, and says so if they
-        // are asked for.
+        // A helper that mounts for other users leaves these out, and complains if they are given.
         let is_root = geteuid().is_root();
         let allowed = |option| is_root.then_some(option);
         let devices =
@@ -108,7 +106,7 @@ impl Restrictions {
             (self.no_execution, MountFlags::NOEXEC),
             (read_only, MountFlags::RDONLY),
             (read_only || self.no_access_times, MountFlags::NOATIME),
-            // Without a word about them, a mount that is mounted anew keeps what it has.
+            // Without any of them, a remount keeps the current setting.
             (!read_only && !self.no_access_times, MountFlags::RELATIME),
         ];
         let set = flags.into_iter().filter(|(is_set, _)| *is_set);
@@ -116,28 +114,28 @@ impl Restrictions {
     }
 }
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// The name of the dataset, shown as the source of the mount.
     pub source: String,
     /// Who may use the mount.
     pub access: Access,
-    /// What it does not let happen.
+    /// The operations that it forbids.
     pub restrictions: Restrictions,
     /// Whether opening files is checked.
     pub opens: Opens,
-    /// Threads that answer requests. Requests that wait for space in memory or for blocks from disk
-    /// keep theirs; those that wait for changes to be on disk, or for a suspended pool, do not.
+    /// Threads that answer requests. Requests that wait for memory or for blocks from disk keep
+    /// theirs; those that wait for changes to be on disk, or for a suspended pool, do not.
     pub threads: usize,
     /// Keeps processors awake while requests follow each other closely.
     pub wakefulness: Option<Arc<Wakefulness>>,
-    /// Directories below the root, by their relative paths, on which others are to be mounted.
-    /// Where the file system lacks them the mount has them all the same.
+    /// Mount points below the root, by relative path. Where the file system lacks them the mount
+    /// provides them.
     pub mount_points: Vec<PathBuf>,
-    /// What its connection is added to.
+    /// The set that its connection is added to.
     pub connections: Connections,
-    /// Dropped when the mount has ended, whoever ended it.
+    /// Dropped when the mount has ended for any reason.
     pub while_mounted: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -158,42 +156,42 @@ impl MountOptions {
     }
 }
 
-/// What becomes of what is in a directory that is to be mounted on.
+/// Treatment of the contents of a directory that is mounted on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CoveredContents {
     /// The mount hides it.
     Hidden,
-    /// It keeps the mount away.
+    /// They prevent the mount.
     Respected,
 }
 
-/// A file system in another.
+/// A file system nested in another.
 pub struct Nested {
-    /// Where: the path from the root of the mount.
+    /// Its path from the root of the mount.
     pub path: PathBuf,
     /// The file system.
     pub file_system: Files,
     /// Its `.zfs`.
     pub control: Option<ControlTree>,
-    /// What becomes of what is there.
+    /// Treatment of the contents of its directory.
     pub underneath: CoveredContents,
 }
 
-/// A file system that could not be put into another.
+/// A file system that could not be nested in another.
 #[derive(Debug)]
 pub struct LeftOut {
-    /// Where it was to be: the path from the root of the mount.
+    /// Its intended path from the root of the mount.
     pub path: PathBuf,
-    /// Why it is not there.
+    /// The reason.
     pub error: io::Error,
 }
 
-/// What to do with a mount that is in use when it is to be ended.
+/// Treatment of a mount that is in use when it is to be ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InUse {
-    /// Leave it as it is; that is an error.
+    /// It stays as it is; that is an error.
     Refuse,
-    /// Take it out of the tree of directories; who has files open keeps them for as long as
-    /// this process lives.
+    /// It is detached from the directory tree; open files stay usable as long as this process
+    /// lives.
     Detach,
 }

@@ -1,14 +1,14 @@
 //! Directories to mount on.
 //!
-//! A path is looked up twice by whoever checks it first and mounts then, and in between its owner
-//! can put a link there. So a directory to mount on is found once, one component after the other,
-//! and held open: what is mounted on is this directory, wherever its name leads to by then.
+//! Checking a path and then mounting looks it up twice, and in between its owner can put a link
+//! there. So a mount point is looked up once, component by component, and held open: this directory
+//! is mounted on, wherever its name leads by then.
 //!
 //! ```text
-//! named     DIR of `rzfs mount IMAGE DIR`    the user's own words: links are followed
-//! on_host   a property `mountpoint`          links are followed that nobody but root and this user
-//!                                            can have put there
-//! within    below another place              no links: what is in there may come from an image
+//! named     DIR of `rzfs mount IMAGE DIR`    given by the user: links are followed
+//! on_host   a property `mountpoint`          links are followed that only root and this user
+//!                                            can have made
+//! within    below another place              no links: its contents may come from an image
 //! ```
 
 use crate::errands;
@@ -28,19 +28,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Most links on the way to a directory, as many as the kernel follows.
+/// Maximum number of links on a path, the kernel's own limit.
 const MAX_LINKS: usize = 40;
 
-/// Opens what has a name, a link too, for nothing but to know which it is.
+/// Opens an entry, even a link, only to identify it.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The same for a directory, which is mounted first where that happens by itself.
+/// The same for a directory; triggers automounts.
 const LOOK_DIRECTORY: OFlags = LOOK.union(OFlags::DIRECTORY);
 
-/// Which symbolic links are followed on the way to a directory.
+/// The symbolic links that are followed on the path to a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Links {
-    /// Those that only root and the user of this process can have put there.
+    /// Links that only root and the user of this process can have made.
     OfHost,
     /// None.
     Never,
@@ -49,27 +49,27 @@ enum Links {
 /// Why a directory cannot be mounted on.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// The path leads over a link that is not followed there.
+    /// The path goes through a link that is not followed there.
     #[error("{}: symbolic links are not followed here", .0.display())]
     Link(PathBuf),
-    /// The path leads into the kernel's view of processes, without which nothing is unmounted.
+    /// The path leads into the process file system, which unmounting needs.
     #[error("{}: not in the file system of processes", .0.display())]
     Processes(PathBuf),
-    /// The path has no place below the directory that it is meant to be in.
+    /// The path leaves its base directory.
     #[error("{}: not below the directory that it is meant to be in", .0.display())]
     Outside(PathBuf),
     /// The system refuses.
     #[error("{}: {}", path.display(), without_number(source))]
     System {
-        /// How far the path could be followed.
+        /// The part of the path that could be followed.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl PlaceError {
-    /// Whether this user may not have a directory there.
+    /// Whether this user lacks permission for a directory there.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
@@ -77,17 +77,17 @@ impl PlaceError {
         matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
     }
 
-    /// Whether a mount on the way has no server any more.
+    /// Whether a mount on the path has no server any more.
     pub(crate) fn is_behind_dead(&self) -> bool {
         matches!(self, Self::System { source, .. } if source.kind() == io::ErrorKind::NotConnected)
     }
 }
 
-/// What the system says, without the number that Rust puts behind it.
+/// The system's message without the number that Rust appends.
 pub(crate) fn without_number(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words);
-    // A helper ends its words as a line.
+    // A helper terminates its message as a line.
     words.trim_end().to_owned()
 }
 
@@ -95,19 +95,18 @@ fn system(path: &Path) -> impl Fn(Errno) -> PlaceError {
     move |error| PlaceError::System { path: path.to_owned(), source: error.into() }
 }
 
-/// A directory to mount on, held open: a mount goes here, whatever becomes of its path.
+/// A mount point, held open: the mount goes here, whatever happens to its path.
 #[derive(Debug)]
 pub struct MountPlace {
     directory: OwnedFd,
     path: PathBuf,
     is_made: bool,
-    /// What was made to make it in, the innermost one first.
+    /// The directories that were made above it, the innermost first.
     above: Vec<(PathBuf, Identity)>,
 }
 
 impl MountPlace {
-    /// The directory that a user has named, made if it is missing, with those above it; links are
-    /// followed.
+    /// The directory that a user has named, made if missing, with its parents; links are followed.
     ///
     /// # Errors
     /// [`PlaceError`]
@@ -127,10 +126,9 @@ impl MountPlace {
         Self { is_made, above, ..place }.unless_of_processes()
     }
 
-    /// The directory that a pool names on this system, made if it is missing. Links are followed
-    /// where only root and the user of this process can have put them: others could lead the mount
-    /// elsewhere, also with a link of root's that they have given another name. Those in mounts of
-    /// rzfs are nobody's.
+    /// The directory that a pool names on this system, made if missing. Links are followed where
+    /// only root and the user of this process can have put them: others could redirect the mount,
+    /// even by renaming a link of root's. Links in mounts of rzfs are never followed.
     ///
     /// # Errors
     /// [`PlaceError`]
@@ -138,8 +136,8 @@ impl MountPlace {
         walk(Links::OfHost, path.to_owned(), Missing::Make)?.unless_of_processes()
     }
 
-    /// The directory at `relative` below `base`, which is a path without links; made if it is
-    /// missing. No links are followed.
+    /// The directory at `relative` below `base`, a path without links; made if missing. No links
+    /// are followed.
     ///
     /// # Errors
     /// [`PlaceError`]
@@ -150,7 +148,7 @@ impl MountPlace {
         walk(Links::Never, base.join(relative), Missing::Make)?.unless_of_processes()
     }
 
-    /// Refuses directories without which nothing is unmounted again.
+    /// Refuses directories that unmounting needs.
     fn unless_of_processes(self) -> Result<Self, PlaceError> {
         match is_of_processes(self.directory.as_fd()) {
             true => Err(PlaceError::Processes(self.path)),
@@ -158,7 +156,7 @@ impl MountPlace {
         }
     }
 
-    /// Its path when it was found; there are no links in it.
+    /// Its path when it was found, without links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -174,10 +172,10 @@ impl MountPlace {
         identity.map(|identity| MadeDirectory { path, identity, above })
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     ///
     /// # Errors
-    /// [`PlaceError`]: among others its path leads elsewhere by now.
+    /// [`PlaceError`]: among others, its path leads elsewhere by now.
     pub fn is_empty(&self) -> Result<bool, PlaceError> {
         if self.is_made {
             return Ok(true);
@@ -203,8 +201,8 @@ impl MountPlace {
     }
 }
 
-/// How many directories right above a missing one are missing, too. Where the way goes up in
-/// between, nobody counts what is made on it.
+/// The number of missing directories right above a missing one. If the path contains `..`,
+/// directories made on it are not tracked.
 fn missing_above(path: &Path) -> usize {
     if path.components().any(|component| component == Component::ParentDir) {
         return 0;
@@ -218,12 +216,12 @@ fn missing_above(path: &Path) -> usize {
 pub struct MadeDirectory {
     path: PathBuf,
     identity: Identity,
-    /// What was made to make it in, the innermost one first.
+    /// The directories that were made above it, the innermost first.
     above: Vec<(PathBuf, Identity)>,
 }
 
 impl MadeDirectory {
-    /// Where it was made; there are no links in this path.
+    /// Its path when it was made, without links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -234,18 +232,17 @@ impl MadeDirectory {
         self.identity.device
     }
 
-    /// Removes it if it is empty and still there: who has put another one there keeps that. What was
-    /// made to make it in goes after it on the same terms. For threads that may wait, as [`errands`]
-    /// has them.
+    /// Removes it if it is empty and still there: a replacement is kept. The directories made above
+    /// it follow on the same terms. For threads that may block, as [`errands`] provides.
     ///
     /// # Errors
-    /// [`PlaceError`]: among others it is not empty, another one is there, or there is a link on
-    /// the way by now.
+    /// [`PlaceError`]: among others, it is not empty, another one is there, or there is a link on
+    /// the path by now.
     pub(crate) fn remove_here(&self) -> Result<(), PlaceError> {
         remove(&self.path, self.identity)?;
         for (path, identity) in &self.above {
             if let Err(error) = remove(path, *identity) {
-                // Somebody may have put something there.
+                // Another process may have put something there.
                 tracing::debug!(%error, "a directory that was made above a mount stays");
                 break;
             }
@@ -269,7 +266,7 @@ fn remove(path: &Path, identity: Identity) -> Result<(), PlaceError> {
 /// Major and minor number of a file system.
 pub(crate) type FileSystemNumber = (u32, u32);
 
-/// Which directory it is, whatever its name is by now.
+/// Identifies a directory, whatever its name is by now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Identity {
     device: FileSystemNumber,
@@ -277,7 +274,7 @@ struct Identity {
 }
 
 impl Identity {
-    /// Of what is at a path, be it a link.
+    /// The identity of the entry at a path, even a link.
     fn at(path: &Path) -> Option<Self> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         statx(rustix::fs::CWD, path, flags, StatxFlags::INO).ok().as_ref().and_then(Self::of)
@@ -298,8 +295,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The last component of a path without links. The root directory is above itself, and what is
-    /// mounted on it is reached by going up only.
+    /// The last component of a path without links. The root directory is its own parent, and a
+    /// mount on it is reached only through `..`.
     pub(crate) fn find(path: &Path) -> Result<Self, PlaceError> {
         let (parent, name) = match (path.parent(), path.file_name()) {
             (None, None) if path.has_root() => (path, OsStr::new("..")),
@@ -309,26 +306,25 @@ impl Entry {
         Ok(Self { parent, name: name.to_owned() })
     }
 
-    /// What the name stands for.
+    /// Opens the entry.
     pub(crate) fn open(&self) -> io::Result<OwnedFd> {
         Ok(openat(&self.parent, &self.name, LOOK, Mode::empty())?)
     }
 
-    /// The mount that it is in, or that is on it. Its server is not asked.
+    /// The mount that is on the entry, or contains it. Its server is not asked.
     pub(crate) fn mount(&self) -> io::Result<MountId> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
         mount_id(statx(&self.parent, &self.name, flags, StatxFlags::MNT_ID)?)
     }
 
-    /// Does something with a path that leads to the entry, whatever becomes of the directories
-    /// above it.
+    /// Calls `act` with a path to the entry, whatever happens to the directories above it.
     pub(crate) fn with_path<T: Send>(&self, act: impl FnOnce(&Path) -> T + Send) -> io::Result<T> {
         with_held_path(self.parent.as_fd(), Path::new(&self.name), act)
     }
 }
 
-/// What is at a path without links: the root of what is mounted there, held open. For threads that
-/// may wait, as [`errands`] has them: the path may lead through mounts of this process.
+/// The entry at a path without links: the root of any mount there, held open. For threads that may
+/// block, as [`errands`] provides: the path may lead through mounts of this process.
 pub(crate) fn look_at(path: &Path) -> Result<OwnedFd, PlaceError> {
     Ok(Walk::begin(Links::Never)?.along(path, Missing::Refuse)?.directory)
 }
@@ -353,7 +349,7 @@ fn mount_id(found: Statx) -> io::Result<MountId> {
     }
 }
 
-/// What becomes of directories that are missing.
+/// Treatment of missing directories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Missing {
     Make,
@@ -377,15 +373,15 @@ fn walk(links: Links, path: PathBuf, missing: Missing) -> Result<MountPlace, Pla
     })
 }
 
-/// A way from the root directory on. Names are opened one by one in directories that are open, so
-/// nothing that is renamed meanwhile leads it astray.
+/// A walk from the root directory. Names are opened one by one in open directories, so that
+/// concurrent renames cannot divert it.
 struct Walk {
     links: Links,
     followed: usize,
     here: OwnedFd,
     path: PathBuf,
     is_made: bool,
-    /// Whether somebody else can have put something of the way here where it is.
+    /// Whether another user can have put part of the path where it is.
     led_by_others: bool,
 }
 
@@ -425,7 +421,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes on to what has a name, unless it is a link to be followed: answers where to.
+    /// Enters a name, unless it is a link to follow: returns the target of that.
     fn enter(&mut self, name: &OsStr, missing: Missing) -> Result<Option<PathBuf>, PlaceError> {
         let path = self.path.join(name);
         self.is_made = false;
@@ -433,7 +429,7 @@ impl Walk {
         if found.as_ref().err() == Some(&Errno::NOENT) && missing == Missing::Make {
             match mkdirat(&self.here, name, Mode::from_raw_mode(0o755)) {
                 Ok(()) => self.is_made = true,
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(system(&path)(error)),
             }
@@ -453,7 +449,7 @@ impl Walk {
         }
     }
 
-    /// Where a link leads that is to be followed.
+    /// The target of a link that may be followed.
     fn target(&mut self, name: &OsStr, path: PathBuf) -> Result<PathBuf, PlaceError> {
         let found = openat(&self.here, name, LOOK, Mode::empty()).map_err(system(&path))?;
         let stat = fstat(&found).map_err(system(&path))?;
@@ -480,31 +476,31 @@ fn is_ours(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }
 
-/// What a file is of root's or of the user of this process. No server is asked.
+/// The attributes of a file owned by root or the user of this process. No server is asked.
 fn look_at_ours(file: BorrowedFd<'_>) -> Option<Statx> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = statx(file, c"", flags, StatxFlags::MODE | StatxFlags::UID).ok()?;
     is_ours(found.stx_uid).then_some(found)
 }
 
-/// Whether nobody but root and the user of this process can put anything into a directory.
+/// Whether only root and the user of this process can put entries into a directory.
 fn only_we_can_write(directory: BorrowedFd<'_>) -> bool {
     const WRITABLE: u16 = 0o022;
     look_at_ours(directory).is_some_and(|found| found.stx_mode & WRITABLE == 0)
 }
 
-/// Whether nobody else can have put a directory into another: that is theirs to write, or it is theirs
-/// and nobody takes it away, as in `/tmp`. (What is no directory can be put there by whoever has it.)
+/// Whether only root and this user can have put a directory into another: only they can write to
+/// the parent, or it is theirs and protected, as in `/tmp`. (Others can hard-link non-directories.)
 fn is_placement_trusted(above: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> bool {
     const STICKY: u16 = 0o1000;
-    // The owner of a sticky directory can rename what is in it.
+    // The owner of a sticky directory can rename its entries.
     let is_sticky = |found: Statx| found.stx_mode & STICKY != 0;
     only_we_can_write(above)
         || look_at_ours(above).is_some_and(is_sticky) && look_at_ours(directory).is_some()
 }
 
-/// Whether a file is in a mount of rzfs, whose contents may come from anywhere, or in one of FUSE
-/// that another user has made: there owners are what that says.
+/// Whether a file is in a mount of rzfs, whose contents may come from anywhere, or in a FUSE mount
+/// of another user, whose server can report any owner.
 fn is_on_untrusted_mount(file: BorrowedFd<'_>) -> io::Result<bool> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = statx(file, c"", flags, StatxFlags::TYPE)?;
@@ -516,7 +512,7 @@ fn is_on_untrusted_mount(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(SystemMount::all()?.iter().any(is_it))
 }
 
-/// The names that a path consists of; `.` is left out, `..` stays.
+/// The names in a path; `.` is dropped, `..` stays.
 fn names(path: &Path) -> VecDeque<OsString> {
     let name = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -670,7 +666,7 @@ mod tests {
             (0, 0o700, true, true),
             (0, 0o775, false, false),
             (0, 0o757, false, false),
-            // Others cannot move root's directories there, but its links.
+            // Others cannot move root's directories there, but can move its links.
             (0, 0o1777, false, true),
             (NOBODY, 0o755, false, false),
             (NOBODY, 0o1777, false, false),
@@ -678,7 +674,7 @@ mod tests {
             let found = ["absolute", "kept/link"].map(|path| is_followed(owner, mode, path));
             assert_eq!(found, [in_it, below], "{owner} {mode:o}");
         }
-        // What is not a link is gone through.
+        // Anything but a link is passed through.
         assert_eq!(World::new().on_host("base/real").unwrap().made(), None);
         assert!(is_followed(NOBODY, 0o755, "../outside"));
     }

@@ -1,8 +1,8 @@
-//! What the kernel tells a process about itself: `/proc/self`.
+//! The kernel's information about this process: `/proc/self`.
 //!
-//! Unmounting needs it: the table of mounts is there, and the paths that lead to what is held open.
-//! Something may be mounted over `/proc` while there are mounts to be ended, so the directory is
-//! held open from before the first mount on. Where it cannot be had nothing is mounted.
+//! Unmounting needs it: it has the mount table, and paths to open files. Something may be mounted
+//! over `/proc` before all mounts have ended, so the directory is held open from before the first
+//! mount. Without it nothing is mounted.
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{
@@ -18,11 +18,11 @@ use std::thread;
 
 const PATH: &str = "/proc/self";
 
-/// The directory: one of a process, as it is about the process.
+/// The directory: one per process, as it is about the process.
 static HELD: OnceLock<OwnedFd> = OnceLock::new();
 
-/// Holds what the system tells about this process, which is needed to end its mounts: something
-/// may be mounted over it later. Otherwise the first mount does so.
+/// Holds the process directory open, which ending mounts needs: something may be mounted over it
+/// later. Otherwise the first mount does so.
 ///
 /// # Errors
 /// There is no such file system at `/proc`.
@@ -38,7 +38,7 @@ fn directory() -> io::Result<BorrowedFd<'static>> {
     Ok(HELD.get_or_init(|| found).as_fd())
 }
 
-/// What is at the path now.
+/// Opens the directory currently at the path.
 fn look() -> io::Result<OwnedFd> {
     let fail = |error: io::Error| io::Error::new(error.kind(), format!("{PATH}: {error}"));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -54,12 +54,12 @@ fn look() -> io::Result<OwnedFd> {
 /// The table of all mounts that this process can see.
 ///
 /// # Errors
-/// It cannot be read, which says nothing of what is mounted.
+/// It cannot be read, which says nothing about the mounts.
 pub(crate) fn table_of_mounts() -> io::Result<Vec<u8>> {
     let read = || {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut table = Vec::new();
-        // By its path as long as that is there: who asks may have a table of descriptors of its own.
+        // By path as long as that exists: the caller may have its own descriptor table.
         let found = look();
         let directory = found.as_ref().map_or_else(|_| directory(), |found| Ok(found.as_fd()));
         File::from(openat(directory?, c"mountinfo", flags, Mode::empty())?)
@@ -71,8 +71,8 @@ pub(crate) fn table_of_mounts() -> io::Result<Vec<u8>> {
     })
 }
 
-/// Does something with a path that leads to an open file, or from an open directory on to what is
-/// below it, wherever that is by now.
+/// Calls `act` with a path that leads to an open file, or to an entry below an open directory,
+/// wherever that is by now.
 ///
 /// # Errors
 /// There is no such path.
@@ -89,8 +89,8 @@ pub(crate) fn with_held_path<T: Send>(
     if look().is_ok() {
         return Ok(act(&Path::new(PATH).join(path)));
     }
-    // It is covered, and calls that take no descriptor need a place to begin at: a working
-    // directory that no other thread has.
+    // It is covered, and calls without a descriptor argument need a starting point: a working
+    // directory that no other thread shares.
     let from_there = move || {
         unshare(CloneFlags::CLONE_FS)?;
         fchdir(held)?;
@@ -109,7 +109,7 @@ pub(crate) fn is_of_processes(file: BorrowedFd<'_>) -> bool {
         let found = statx(file, path, flags | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
         found.map(|found| (found.stx_dev_major, found.stx_dev_minor)).ok()
     };
-    // By its path: who asks may have a table of descriptors of its own.
+    // By path: the caller may have its own descriptor table.
     let own = device(CWD, PATH, AtFlags::empty());
     own.is_some() && own == device(file, "", AtFlags::EMPTY_PATH)
 }

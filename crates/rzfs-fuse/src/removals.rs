@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! remove ── in time ──> gone
-//!        └─ late ─────> nobody waits; what follows in the same file system is removed after it
+//!        └─ late ─────> not waited for; later ones in the same file system are removed after it
 //! ```
-//! Such a directory may be in a mount of a pool that waits for its devices. The pool may be served by
-//! this process or by another one, so nobody can tell when it goes on, or whether.
+//! Such a directory may be in a mount of a pool that waits for its devices. The pool may be served
+//! by this or another process, so it is unknown when, or whether, it resumes.
 
 use crate::errands;
 use crate::place::{FileSystemNumber, MadeDirectory};
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Removals of directories that were made for mounts, each in its turn.
+/// Removals of directories that were made for mounts, in order.
 #[derive(Debug, Default)]
 pub struct Removals(Vec<Remover>);
 
 impl Removals {
-    /// Removes a directory if it is empty and still there. If that takes longer than `patience`, or
-    /// an earlier one in the same file system is not removed yet, nobody waits for it.
+    /// Removes a directory if it is empty and still there. Returns early if that takes longer than
+    /// `patience`, or an earlier removal in the same file system is pending.
     pub fn remove(&mut self, made: MadeDirectory, patience: Duration) {
         self.drop_done();
         let held_up = self.0.iter_mut().find(|one| one.file_system == made.file_system());
@@ -39,28 +39,28 @@ impl Removals {
         self.0.retain_mut(|one| !one.is_done(Duration::ZERO));
     }
 
-    /// Whether a directory is about to be removed still.
+    /// Whether the removal of a directory is pending.
     #[must_use]
     pub fn has(&mut self, directory: &Path) -> bool {
         self.drop_done();
         self.0.iter().any(|one| one.has(directory))
     }
 
-    /// Waits until a directory is not about to be removed any more; tells whether that is so.
+    /// Waits until the removal of a directory is no longer pending; returns whether it is not.
     pub fn settle(&mut self, directory: &Path, patience: Duration) -> bool {
         let remover = self.0.iter_mut().find(|one| one.has(directory));
         remover.is_none_or(|one| one.is_done(patience))
     }
 }
 
-/// Removes directories in one file system, one after the other.
+/// Removes the directories of one file system, one after the other.
 #[derive(Debug)]
 struct Remover {
     file_system: FileSystemNumber,
-    /// Those that are not done yet, the next one first.
+    /// The pending ones, the next first.
     waiting: VecDeque<PathBuf>,
     rest: Sender<MadeDirectory>,
-    /// Says so for each that is done.
+    /// Receives a message for each finished one.
     done: Receiver<()>,
 }
 
@@ -71,10 +71,10 @@ impl Remover {
         errands::begin(move || {
             for made in directories {
                 if let Err(error) = made.remove_here() {
-                    // Somebody may have put something there.
+                    // Another process may have put something there.
                     tracing::debug!(%error, "a directory that was made for a mount stays");
                 }
-                // Whoever has waited may be gone.
+                // The caller may have given up.
                 let _ = say.send(());
             }
         });
@@ -92,7 +92,7 @@ impl Remover {
         self.waiting.iter().any(|waiting| waiting == directory)
     }
 
-    /// Whether nothing is left to be done before patience ends.
+    /// Waits for all removals; returns whether they finished in time.
     fn is_done(&mut self, patience: Duration) -> bool {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
         let start = Instant::now();
@@ -100,7 +100,7 @@ impl Remover {
             match self.done.recv_timeout(patience.saturating_sub(start.elapsed())) {
                 Ok(()) => drop(self.waiting.pop_front()),
                 Err(Timeout) => return false,
-                // There is nobody to do it.
+                // There is no thread for them.
                 Err(Disconnected) => self.waiting.clear(),
             }
         }
@@ -114,7 +114,7 @@ mod tests {
     use crate::place::MountPlace;
     use std::fs;
 
-    /// Longer than anything takes that does not hang.
+    /// Longer than anything takes unless it hangs.
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         let [outer, inner] = ["outer", "outer/inner"]
             .map(|name| MountPlace::within(&base, Path::new(name)).unwrap().made().unwrap());
         let mut removals = Removals::default();
-        // One that waits: nobody carries it out.
+        // A pending removal that is never carried out.
         let (rest, directories) = channel();
         let (say, done) = channel();
         let waiting = VecDeque::from([inner.path().to_owned()]);
@@ -140,12 +140,12 @@ mod tests {
             say.send(()).unwrap();
         }
         while removals.has(outer.path()) {
-            // Nobody else has to ask first.
+            // It happens without another call.
             std::thread::yield_now();
         }
         assert!(removals.settle(outer.path(), LONG));
         assert!(fs::symlink_metadata(outer.path()).is_err());
-        // The next one has nobody before it.
+        // There is no earlier removal.
         let next = MountPlace::within(&base, Path::new("next")).unwrap().made().unwrap();
         removals.remove(next, LONG);
         assert!(removals.0.is_empty() && !base.join("next").exists());

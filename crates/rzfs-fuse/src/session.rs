@@ -1,4 +1,4 @@
-//! What a mount serves: file systems, one of which each request goes to.
+//! The state of a mount: file systems, one of which serves each request.
 
 mod changes;
 mod exchange;
@@ -35,11 +35,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-/// Most bytes that the kernel should read ahead.
+/// Maximum read-ahead of the kernel, in bytes.
 const MAX_READ_AHEAD: u32 = 1 << 20;
 
-/// What the kernel is asked for, each if it has it: large and parallel requests, attributes with
-/// listings, no request where none is needed.
+/// Capabilities requested of the kernel if it has them: large and parallel requests, attributes
+/// with listings, no needless requests.
 const WANTED: [InitFlags; 10] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_PARALLEL_DIROPS,
@@ -53,14 +53,13 @@ const WANTED: [InitFlags; 10] = [
     InitFlags::FUSE_NO_OPENDIR_SUPPORT,
 ];
 
-/// Most bytes that the kernel should write at once. More it does not take without being told to by
-/// the administrator.
+/// Maximum size of a write of the kernel. It exceeds this only if the administrator configures
+/// that.
 const MAX_WRITE: u32 = 1 << 20;
 
-/// What the kernel is asked for besides when something can change: umasks are for the file system
-/// to apply, since a default list of access rights takes their place; and so is taking set-user-id
-/// and set-group-id away, as the kernel would look for them at every write; but it is to say when a
-/// list of access rights takes them.
+/// Capabilities requested besides for live file systems: the file system applies umasks, since a
+/// default ACL replaces them, and clears set-user-id and set-group-id, for which the kernel would
+/// otherwise query at every write; the kernel only reports when an ACL clears them.
 const WANTED_FOR_CHANGES: [InitFlags; 4] = [
     InitFlags::FUSE_DONT_MASK,
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
@@ -68,35 +67,34 @@ const WANTED_FOR_CHANGES: [InitFlags; 4] = [
     InitFlags::FUSE_SETXATTR_EXT,
 ];
 
-/// Requests in the background (reading ahead, direct reads and writes, pages of mappings) that the
-/// kernel may have open at once: as many as it can count, since those that wait for a suspended
-/// pool are among them, and must not hold up others. Its own limits of dirty pages and of
-/// asynchronous requests are reached before.
+/// Maximum number of background requests (read-ahead, direct I/O, pages of mappings) in flight: as
+/// many as the kernel can count, since those that wait for a suspended pool are among them and must
+/// not hold up others. Its own limits of dirty pages and asynchronous requests are reached first.
 const MAX_BACKGROUND: u16 = u16::MAX;
-/// From how many on it calls the file system busy, and neither reads ahead of what is asked for nor
-/// writes pages that nobody waits for.
+/// The count at which the kernel considers the file system congested, and stops read-ahead and
+/// background writeback.
 const CONGESTION: u16 = 48;
 
-/// What a mount serves.
+/// The state of a mount.
 pub(crate) struct Session {
-    /// The file system at the root, as it is now.
+    /// The current file system at the root.
     root: RwLock<Arc<Adapter>>,
-    /// What every request goes through.
+    /// Every request passes through it.
     gate: Gate,
-    /// Those that are in it.
+    /// The file systems grafted into it.
     grafts: Grafts<Adapter>,
     places: Places,
-    /// Names of directories do not change while others are put into them.
+    /// Blocks changes of directory names while file systems are grafted.
     shape: RwLock<()>,
-    /// Whether the kernel sees to lists of access rights.
+    /// Whether the kernel enforces ACLs.
     lists: bool,
-    /// What the kernel can do, once it has said so.
+    /// The kernel's capabilities, once reported.
     kernel: OnceLock<InitFlags>,
     opens: Opens,
     cache: KernelCache,
-    /// Requests that wait for the disk; of a mount in which something can change.
+    /// Requests that wait for the disk; only with a live file system.
     durability: Option<Arc<Durability>>,
-    /// The same for writes past the kernel's pages.
+    /// The same for writes that bypass the kernel's pages.
     pages: Option<PageDropper>,
     wakefulness: Option<Arc<Wakefulness>>,
     _while_mounted: Option<Arc<dyn Any + Send + Sync>>,
@@ -107,11 +105,11 @@ fn invalid(error: Errno) -> io::Error {
 }
 
 impl Session {
-    /// A file system with others in it, and with directories for other mounts; and which of the
-    /// others have no place.
+    /// A file system with nested ones and with directories for other mounts; also returns the
+    /// nested ones without a place.
     ///
     /// # Errors
-    /// A directory on the way to a mount point cannot be read, or the system has no thread.
+    /// A directory above a mount point cannot be read, or the system cannot start a thread.
     pub(crate) fn new(
         head: Files,
         control: Option<ControlTree>,
@@ -160,51 +158,51 @@ impl Session {
         Arc::clone(&self.root.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets a request in, which nobody exchanges contents under while it has the pass. Nobody asks for a
-    /// second one meanwhile.
+    /// Admits a request, during whose pass no contents are exchanged. A thread must not take a
+    /// second pass meanwhile.
     fn enter(&self) -> Pass<'_> {
         self.gate.enter()
     }
 
-    /// The file system at the root if it changes; all are of the same pool.
+    /// The file system at the root if it is live; all others are of the same pool.
     fn live(&self) -> Option<Arc<LiveFileSystem>> {
         self.root().head().live().cloned()
     }
 
-    /// Whether it has a file system, and no other.
+    /// Whether it serves this file system and no other.
     pub(crate) fn serves_only(&self, file_system: &Arc<LiveFileSystem>) -> bool {
         self.live().is_some_and(|live| Arc::ptr_eq(&live, file_system)) && self.grafts.is_empty()
     }
 
-    /// The file systems that change.
+    /// The live file systems.
     pub(crate) fn all_live(&self) -> Vec<Arc<LiveFileSystem>> {
         let grafted = self.grafts.all();
         let grafted = grafted.iter().filter_map(|one| one.head().live().cloned());
         self.live().into_iter().chain(grafted).collect()
     }
 
-    /// Whether the kernel sees to lists of access rights.
+    /// Whether the kernel enforces ACLs.
     pub(crate) const fn has_lists(&self) -> bool {
         self.lists
     }
 
-    /// Whether the kernel can do something.
+    /// Whether the kernel has a capability.
     fn kernel_can(&self, flag: InitFlags) -> bool {
         self.kernel.get().is_some_and(|flags| flags.contains(flag))
     }
 
-    /// Whether the kernel says who may not leave set-group-id on a file when its list of access
-    /// rights is set: it does if it can, and sees to the lists.
+    /// Whether setting an ACL comes with the kernel's decision about set-group-id: it does if the
+    /// kernel has that capability and enforces ACLs.
     fn is_told_of_groups(&self) -> bool {
         self.lists && self.kernel_can(InitFlags::FUSE_SETXATTR_EXT)
     }
 
-    /// What the kernel keeps of what this answers.
+    /// The kernel's caches of this mount.
     pub(crate) fn kernel_cache(&self) -> KernelCache {
         self.cache.clone()
     }
 
-    /// Has the kernel ask again whether there is a `.zfs` in the roots of its file systems.
+    /// Makes the kernel ask again whether the roots of its file systems have a `.zfs`.
     pub(crate) fn forget_controls(&self) {
         let grafted = self.grafts.numbers().into_iter();
         let grafted = grafted.filter_map(|number| self.grafts.outer(number, INodeNo::ROOT));
@@ -213,8 +211,8 @@ impl Session {
         }
     }
 
-    /// The file system that a number of the mount belongs to, with its position, and the number
-    /// there. Every request begins with it.
+    /// The file system of a number of the mount, with its position, and the number there. Every
+    /// request starts with it.
     fn inner(&self, outer: INodeNo) -> Answer<(usize, Arc<Adapter>, INodeNo)> {
         if let Some(wakefulness) = &self.wakefulness {
             wakefulness.note_request();
@@ -231,7 +229,7 @@ impl Session {
         }
     }
 
-    /// Keeps others from being grafted while names of directories change.
+    /// Prevents grafting while directory names change.
     fn keep_shape(&self) -> RwLockReadGuard<'_, ()> {
         self.shape.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -242,7 +240,7 @@ impl Session {
         Ok(attributes)
     }
 
-    /// A file as an answer names it, with the mount's number: the kernel knows it from now on.
+    /// A file as a FUSE entry with the mount's number: the kernel knows it from now on.
     fn entry(&self, index: usize, entry: Entry) -> Answer<Entry> {
         let entry = self.numbered_entry(index, entry)?;
         self.grafts.count(index);
@@ -252,7 +250,7 @@ impl Session {
     fn numbered_entry(&self, index: usize, mut entry: Entry) -> Answer<Entry> {
         entry.attributes = self.numbered(index, entry.attributes)?;
         if entry.attributes.ino == INodeNo::ROOT {
-            // The kernel has made it itself.
+            // The kernel has created it itself.
             entry.generation = NONE;
         }
         Ok(entry)
@@ -260,7 +258,7 @@ impl Session {
 
     fn look_up(&self, parent: INodeNo, name: &OsStr) -> Answer<Entry> {
         let (index, adapter, directory) = self.inner(parent)?;
-        // The kernel asks for these two only about files of which it has nothing but a handle.
+        // The kernel looks these two up only for files known by a handle alone.
         if name.as_bytes() == b"." {
             return self.entry(index, adapter.by_number(directory)?);
         }
@@ -275,10 +273,10 @@ impl Session {
         let place = (index, entry.attributes.ino);
         match self.grafts.enter(place, (parent, name)) {
             Some((grafted, of_root)) => {
-                // What is below is not what the kernel gets to know.
+                // The kernel does not learn of the covered directory.
                 adapter.forget(entry.attributes.ino, 1);
                 let root = of_root.root().and_then(|mut root| {
-                    // The name is one of the directory around.
+                    // The name belongs to the enclosing directory.
                     root.lifetime.name = entry.lifetime.name;
                     self.numbered_entry(grafted, root)
                 });
@@ -288,7 +286,7 @@ impl Session {
         }
     }
 
-    /// How long the kernel may rely on it that a directory has no entry of a name.
+    /// How long the kernel may cache the absence of a name in a directory.
     fn absence_lifetime(&self, parent: INodeNo) -> Duration {
         let inner = self.inner(parent);
         inner.map_or(Duration::ZERO, |(_, adapter, directory)| adapter.absence_lifetime(directory))
@@ -305,7 +303,7 @@ impl Session {
     fn attributes(&self, inode: INodeNo) -> Answer<(FileAttr, Duration)> {
         let (index, adapter, inode) = self.inner(inode)?;
         let (mut attributes, lifetime) = adapter.shown_attributes(inode)?;
-        // What stands for a directory has the number by which it was looked up.
+        // The root of a graft has the number by which it was looked up.
         if index > 0 && inode == INodeNo::ROOT {
             attributes.ino = INodeNo::ROOT;
         }
@@ -318,11 +316,11 @@ impl Session {
         }
     }
 
-    /// Tells the kernel what this mount wants.
+    /// Negotiates the capabilities of this mount with the kernel.
     fn negotiate(&self, config: &mut KernelConfig) {
         let changes = if self.durability.is_some() { &WANTED_FOR_CHANGES[..] } else { &[] };
         for flag in WANTED.iter().chain(changes) {
-            // What the kernel does not have it does without.
+            // Capabilities that the kernel lacks are optional.
             let _ = config.add_capabilities(*flag);
         }
         if self.lists {
@@ -332,11 +330,11 @@ impl Session {
         let _ = config.set_max_write(MAX_WRITE);
         let _ = config.set_max_background(MAX_BACKGROUND);
         let _ = config.set_congestion_threshold(CONGESTION);
-        // The kernel says it once.
+        // The kernel reports this once.
         let _ = self.kernel.set(config.capabilities());
     }
 
-    /// Writes what is not written yet: the mount has ended.
+    /// Writes pending changes: the mount has ended.
     fn close(&self) {
         self.grafts.all().iter().for_each(|one| one.close());
         self.root().close();
@@ -354,7 +352,7 @@ impl Session {
                 let is_grafted = self.grafts.is_place(index, entry.attributes.ino);
                 let shown = if is_grafted { None } else { self.entry(index, entry).ok() };
                 if shown.is_none() {
-                    // It is not named after all.
+                    // The entry was not sent.
                     adapter.forget(entry.attributes.ino, 1);
                 }
                 shown
@@ -366,13 +364,13 @@ impl Session {
                     let is_full =
                         reply.add(inode, next.0, name, &lifetime, &attributes, generation);
                     if is_full {
-                        // It does not fit into the answer, so the kernel does not learn of it.
+                        // The entry does not fit, so the kernel does not learn of it.
                         self.forget(inode, 1);
                     }
                     is_full
                 }
-                // Without attributes the kernel asks for them when it needs them: a number of 0
-                // says so, and the time is none.
+                // Without attributes the kernel asks for them when needed: the number 0 and no
+                // lifetime say so.
                 None => {
                     let ino = self.listed_number(index, placeholder.ino);
                     let shown = FileAttr { ino, ..*placeholder };
@@ -394,7 +392,7 @@ impl Session {
         })
     }
 
-    /// The mount's number of what a listing names: that of a file system which stands for it.
+    /// The mount's number of a listed entry: that of the root of a file system grafted there.
     fn listed_number(&self, index: usize, inode: INodeNo) -> INodeNo {
         let (of, inner) = match self.grafts.at((index, inode)) {
             Some(grafted) => (grafted, INodeNo::ROOT),

@@ -1,4 +1,4 @@
-//! What the system says is mounted: `/proc/self/mountinfo`.
+//! The system's mount table: `/proc/self/mountinfo`.
 //!
 //! ```text
 //! 36 35 0:45 / /tank/home rw,noatime shared:7 - fuse.rzfs tank/home rw,user_id=0,...
@@ -16,17 +16,17 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// What mounts are in FUSE: their type is `fuse.rzfs`.
+/// The FUSE subtype of our mounts: their type is `fuse.rzfs`.
 pub(crate) const SUBTYPE: &str = "rzfs";
 
 /// The type of our mounts.
 pub(crate) const KIND: &str = "fuse.rzfs";
 
-/// What tells a mount from all others, for as long as it is there: numbers are given out again.
+/// Identifies a mount as long as it exists: numbers are reused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MountId {
     pub(crate) number: u64,
-    /// Major and minor number of its superblock, which it may share with others.
+    /// Major and minor number of its superblock, which other mounts may share.
     pub(crate) superblock: (u32, u32),
 }
 
@@ -34,21 +34,21 @@ pub(crate) struct MountId {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SystemMount {
     pub(crate) id: MountId,
-    /// The number of the mount that it is on.
+    /// The number of its parent mount.
     pub(crate) parent: u64,
     /// The directory of the superblock that it shows.
     pub(crate) root: PathBuf,
     pub(crate) directory: PathBuf,
     pub(crate) kind: String,
     pub(crate) source: String,
-    /// Whether nothing can be changed in its superblock, whoever has that.
+    /// Whether its superblock is read-only for all mounts.
     pub(crate) is_read_only: bool,
-    /// Who has mounted a FUSE file system, and so says what is in it.
+    /// The user who made a FUSE mount, whose server determines its contents.
     pub(crate) user: Option<u32>,
 }
 
 impl SystemMount {
-    /// All mounts, in the order in which they were made as far as they are below each other.
+    /// All mounts; a mount comes after those that it is on.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -91,12 +91,12 @@ impl SystemMount {
     }
 }
 
-/// What the system says is mounted, at one moment.
+/// A snapshot of the mount table.
 #[derive(Debug)]
 pub struct SystemMounts(HashMap<u64, SystemMount>);
 
 impl SystemMounts {
-    /// What is mounted now.
+    /// The current mounts.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -105,8 +105,8 @@ impl SystemMounts {
         Ok(Self(all.into_iter().map(|mount| (mount.id.number, mount)).collect()))
     }
 
-    /// The superblocks in which file systems and snapshots of a pool are mounted: their major and
-    /// minor numbers.
+    /// The superblocks of mounted file systems and snapshots of a pool: their major and minor
+    /// numbers.
     pub fn superblocks_of(&self, pool: &str) -> impl Iterator<Item = (u32, u32)> {
         let of_pool = move |mount: &&SystemMount| {
             let rest = mount.source.strip_prefix(pool);
@@ -120,7 +120,7 @@ impl SystemMounts {
         self.0.get(&number)
     }
 
-    /// Where something is mounted in a superblock: paths from its root.
+    /// The mount points within a superblock: paths from its root.
     pub(crate) fn within(&self, superblock: (u32, u32)) -> BTreeSet<PathBuf> {
         let place = |mount: &SystemMount| {
             let parent = self.0.get(&mount.parent)?;
@@ -133,7 +133,7 @@ impl SystemMounts {
     }
 }
 
-/// Three octal digits behind a backslash stand for a byte.
+/// Decodes bytes escaped as a backslash and three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

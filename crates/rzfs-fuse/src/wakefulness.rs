@@ -1,10 +1,9 @@
-//! Processors that stay awake while requests follow each other closely.
+//! Keeps processors awake while requests follow each other closely.
 //!
-//! A request wakes a thread of the mount, and its answer wakes the program again. Where a processor
-//! is halted as soon as it has nothing to do, or sleeps deeply, waking it takes longer than all
-//! that is between (`docs/performance.md`). So while many small requests come, the system is asked
-//! to let no processor sleep, through its interface for those who need that; and is let go when
-//! they have ended.
+//! A request wakes a thread of the mount, and its reply wakes the program again. If a processor
+//! halts when idle, or sleeps deeply, waking it takes longer than all the work between
+//! (`docs/performance.md`). So while many small requests arrive, the system's latency interface is
+//! used to keep processors from sleeping; afterwards it is released.
 //!
 //! ```text
 //!          a request              many in a beat
@@ -23,20 +22,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Where the longest time is told in which a processor has to wake up, for as long as the file is
-/// open. Usually root's alone.
+/// Takes the maximum wake-up latency of processors, which holds as long as the file is open.
+/// Usually only for root.
 pub const LATENCY_DEVICE: &str = "/dev/cpu_dma_latency";
 
-/// In microseconds: processors that have nothing to do wait for that awake.
+/// In microseconds: idle processors stay awake.
 const NO_LATENCY: i32 = 0;
 
 /// How often requests are counted.
 const BEAT: Duration = Duration::from_millis(2);
-/// So many requests in a beat are worth it: each costs up to two wakings.
+/// The requests in a beat that are worth it: each costs up to two wakings.
 const MANY: u64 = 4;
-/// After so many beats with fewer, processors may sleep again.
+/// Beats with fewer requests after which processors may sleep again.
 const PATIENCE: u32 = 5;
-/// After so many beats without any, nobody counts any more.
+/// Beats without requests after which counting stops.
 const IDLE: u32 = 50;
 
 /// Keeps processors awake while requests follow each other closely. Mounts of a process share one
@@ -56,10 +55,10 @@ struct Shared {
 }
 
 impl Wakefulness {
-    /// Starts the thread that counts. `device` is [`LATENCY_DEVICE`] but for tests.
+    /// Starts the thread that counts. `device` is [`LATENCY_DEVICE`] except in tests.
     ///
     /// # Errors
-    /// The device is missing or not for this user, or the system has no thread to give.
+    /// The device is missing or not for this user, or the system cannot start a thread.
     pub fn start(device: &Path) -> io::Result<Self> {
         drop(keep_awake(device)?);
         let shared = Arc::new(Shared::default());
@@ -69,10 +68,10 @@ impl Wakefulness {
         Ok(Self { shared, keeper: Some(keeper) })
     }
 
-    /// A request has come.
+    /// Counts a request.
     pub(crate) fn note_request(&self) {
         self.shared.requests.fetch_add(1, Relaxed);
-        // Should the keeper be parked a moment later, the next request wakes it.
+        // If the keeper parks a moment later, the next request wakes it.
         if self.shared.is_parked.load(Relaxed) && self.shared.is_parked.swap(false, Relaxed) {
             self.unpark();
         }
@@ -96,14 +95,14 @@ impl Drop for Wakefulness {
 }
 
 impl Shared {
-    /// Counts until it is over.
+    /// Counts requests until the end.
     fn keep(&self, device: &Path) {
         let mut watch = Watch::default();
         let (mut held, mut counted) = (None, 0);
         while !self.is_over.load(Relaxed) {
             let requests = self.requests.load(Relaxed);
             match watch.beat(requests - counted) {
-                // Who may not any more goes on without.
+                // Without permission it continues without the device.
                 State::Awake if held.is_none() => held = keep_awake(device).ok(),
                 State::Awake => {}
                 State::Watching => held = None,
@@ -123,9 +122,9 @@ impl Shared {
     }
 }
 
-/// Processors stay awake while this is open.
+/// Keeps processors awake while this is open.
 fn keep_awake(device: &Path) -> io::Result<File> {
-    // A FIFO is not waited for.
+    // Does not block on a FIFO.
     let flags = OFlags::NONBLOCK.bits() as i32;
     let mut device = OpenOptions::new().write(true).custom_flags(flags).open(device)?;
     match FileType::from_raw_mode(fstat(&device)?.st_mode) {
@@ -136,7 +135,7 @@ fn keep_awake(device: &Path) -> io::Result<File> {
     Ok(device)
 }
 
-/// What the keeper does until the next beat.
+/// The state of the keeper until the next beat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum State {
     #[default]
@@ -145,16 +144,16 @@ enum State {
     Parked,
 }
 
-/// What the last beats were like.
+/// The history of recent beats.
 #[derive(Debug, Default)]
 struct Watch {
     state: State,
-    /// Beats in a row that call for a calmer state.
+    /// Consecutive beats that call for a calmer state.
     lulls: u32,
 }
 
 impl Watch {
-    /// Takes in how many requests came in a beat.
+    /// Records the number of requests in a beat.
     fn beat(&mut self, requests: u64) -> State {
         let (is_lull, calmer, patience) = match self.state {
             State::Awake => (requests < MANY, State::Watching, PATIENCE),
@@ -182,10 +181,10 @@ mod tests {
         let mut watch = Watch::default();
         let mut states = |beats: &[u64]| beats.iter().map(|n| watch.beat(*n)).collect::<Vec<_>>();
         assert_eq!(states(&[1, 3, 4]), [State::Watching, State::Watching, State::Awake]);
-        // A pause is not the end.
+        // A pause does not end it.
         assert!(states(&[3, 0, 0, 0, 9, 0, 0, 0, 0]).iter().all(|state| *state == State::Awake));
         assert_eq!(states(&[0]), [State::Watching]);
-        // Slow requests do not count, and keep it watching.
+        // Slow requests keep it watching, but no more.
         assert!(states(&[1; 200]).iter().all(|state| *state == State::Watching));
         assert!(states(&[0; 49]).iter().all(|state| *state == State::Watching));
         assert_eq!(states(&[0, 0]), [State::Parked, State::Watching]);

@@ -3,19 +3,19 @@
 use fuser::{Errno, ReplyXattr};
 use rzfs_format::xattr::Namespace;
 
-/// The user whom no check stops.
+/// The user who passes all checks.
 const ROOT: u32 = 0;
 
-/// What listxattr(2) shows to a user: every name with a zero byte behind it. Only who may use the
-/// attributes of administrators sees their names; FUSE tells the user, not the capabilities.
+/// The result of listxattr(2) for a user: every name with a zero byte. Trusted names are shown only
+/// to users who may access them; FUSE passes the user, not the capabilities.
 pub(crate) fn listing(names: Vec<Vec<u8>>, uid: u32) -> Vec<u8> {
     let is_shown = |name: &Vec<u8>| uid == ROOT || Namespace::of(name) != Some(Namespace::Trusted);
     names.into_iter().filter(is_shown).flat_map(|name| name.into_iter().chain([0])).collect()
 }
 
-/// Refuses a namespace as a name, as the kernel does where it knows the namespaces of a file system;
-/// and names of users that begin with a namespace behind their own, as other systems, which store
-/// names of users without a prefix, would take them for something else (spec 05, section 8).
+/// Refuses a bare namespace as a name, as the kernel does for file systems whose namespaces it
+/// knows; and user names that begin with a namespace after their own, as other systems, which store
+/// user names without a prefix, would misread them (spec 05, section 8).
 pub(crate) fn check_name(name: &[u8]) -> Result<(), Errno> {
     const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     const NOT_OF_USERS: [&[u8]; 5] = [b"user.", b"trusted.", b"security.", b"system.", b"freebsd:"];
@@ -27,8 +27,8 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Why there is no such attribute where there are none of its kind: that is "not supported", but a
-/// kernel that checks permissions with POSIX lists takes that for a failure of the check.
+/// The error for an attribute of an unsupported kind: "not supported", except that a kernel that
+/// checks POSIX ACLs would take that for a failed check.
 pub(crate) fn unsupported(name: &[u8]) -> Errno {
     match Namespace::of(name) {
         Some(Namespace::PosixAcl) => Errno::NO_XATTR,
@@ -36,7 +36,7 @@ pub(crate) fn unsupported(name: &[u8]) -> Errno {
     }
 }
 
-/// Answers a request for attributes: the size alone if that is what was asked for.
+/// Replies to a request for attributes: with the size alone if that was requested.
 pub(crate) fn reply(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
     match value {
         Err(error) => reply.error(error),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a mount may be in use by what is on its way to be another program.
+/// How long a mount may stay in use by a child process that has not called exec yet.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn import(golden: &ReferencePool) -> Pool {
@@ -59,8 +59,8 @@ fn mount_all(pool: &Pool, datasets: &[Dataset], root: &Path) -> Vec<Mount> {
     mounts
 }
 
-/// Below each other; side by side for an ordinary user, whose `fusermount3` may not look into what
-/// he has mounted.
+/// Nested; or side by side for an ordinary user, whose `fusermount3` may not look into his own
+/// mounts.
 fn directory_of(root: &Path, dataset: &str) -> PathBuf {
     if !rustix::process::geteuid().is_root() {
         let directory = root.join(dataset.replace('/', "+"));
@@ -73,8 +73,8 @@ fn directory_of(root: &Path, dataset: &str) -> PathBuf {
     }
 }
 
-/// Mounts a pool and compares every file system and snapshot that its manifest describes: the
-/// differences, each behind the name of its dataset.
+/// Mounts a pool, compares every file system and snapshot in its manifest, and returns the
+/// differences, each prefixed with the name of its dataset.
 fn differences_when_mounted(golden: &ReferencePool) -> Vec<String> {
     let pool = import(golden);
     let datasets = pool.datasets().root().unwrap().descendants().unwrap();
@@ -97,7 +97,7 @@ fn differences_when_mounted(golden: &ReferencePool) -> Vec<String> {
         compared += 1;
     }
     while let Some(mount) = mounts.pop() {
-        // A child of another test, which is not another program yet, has open what we have open.
+        // A child of another test that has not called exec yet holds our files open.
         let begun = Instant::now();
         while let Err(error) = mount.request_unmount(InUse::Refuse) {
             assert!(error.is_in_use() && begun.elapsed() < PATIENCE, "{error}");
@@ -153,8 +153,8 @@ pools! {
     many_snapshots: "g23-many",
 }
 
-/// The manifest is the state after replay of an intent log, which a read-only mount leaves as it
-/// is: the files that the log is about, and no others, are as they were before.
+/// The manifest describes the state after the intent log was replayed. A read-only mount does not
+/// replay it, so exactly the files that the log changes are as they were before.
 #[test]
 fn intent_log_that_was_not_replayed() {
     const CHANGED: [&str; 8] =

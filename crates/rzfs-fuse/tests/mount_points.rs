@@ -1,4 +1,4 @@
-//! Directories that only the mount has, so that other file systems can be mounted on them.
+//! Directories that exist only in the mount, so that other file systems can be mounted on them.
 
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::Pool;
@@ -22,7 +22,7 @@ fn mount(dataset: &Dataset, pool: &Pool, directory: &Path, mount_points: &[&str]
     Mount::new(Arc::new(file_system), None, directory, &options).unwrap()
 }
 
-/// How often each name is in a directory.
+/// How many times each name occurs in a directory.
 fn names(directory: &Path) -> BTreeMap<String, usize> {
     let mut names = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {

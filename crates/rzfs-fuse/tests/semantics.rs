@@ -1,4 +1,4 @@
-//! What `docs/semantics.md` promises of a mount, as the kernel sees it.
+//! What `docs/semantics.md` promises about a mount, as the kernel sees it.
 
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::Pool;
@@ -20,10 +20,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where a leaf's data begins, in bytes.
+/// The offset in bytes where a leaf's data begins.
 const DATA_START: u64 = 4 << 20;
 
-/// Snapshots that count how often one is looked for.
+/// Snapshots that count lookups.
 struct Counting {
     snapshots: DatasetSnapshots,
     searches: Arc<AtomicUsize>,
@@ -48,7 +48,7 @@ impl SnapshotSource for Counting {
     }
 }
 
-/// A file system that is mounted.
+/// A mounted file system.
 struct Mounted {
     file_system: Arc<FileSystem>,
     searches: Arc<AtomicUsize>,

@@ -14,29 +14,29 @@ use rzfs_format::stream::Record;
 use rzfs_stream::Place;
 use std::sync::Arc;
 
-/// What records of a stream mean depends on this.
+/// Properties of a stream that determine the meaning of its records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamTraits {
-    /// It has everything.
+    /// It is not an increment.
     pub(crate) is_full: bool,
-    /// It says which objects have spill blocks, and which of these have not changed.
+    /// It marks objects with spill blocks, including unchanged ones.
     pub(crate) tells_spills: bool,
 }
 
-/// Applies one record after the other.
+/// Applies records in sequence.
 pub(crate) struct Applier<'a> {
     engine: &'a Arc<TxgEngine>,
     target: String,
     objset: LiveObjset,
     budget: HeadBudget,
     traits: StreamTraits,
-    /// The object that the last record was about: the next one is likely to be, too.
+    /// The object of the last record: the next one is likely to concern it, too.
     current: Option<LiveObject>,
-    /// Behind the last object that there may be and is not on disk.
+    /// The end of the objects that may exist but are not on disk.
     touched: ObjectId,
-    /// Blocks are decompressed into this.
+    /// Buffer for decompressed blocks.
     scratch: Vec<u8>,
-    /// The record that is being applied.
+    /// The current record.
     place: Place,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Applier<'a> {
         }
     }
 
-    /// Applies a record whose payload is known to be what the sender wrote.
+    /// Applies a record whose payload is verified.
     pub(crate) fn apply(
         &mut self,
         place: Place,
@@ -75,7 +75,7 @@ impl<'a> Applier<'a> {
             Record::WriteEmbedded(write) => self.write_embedded(write, payload),
             Record::Free(range) | Record::Redact(range) => self.free_range(range),
             Record::Spill(spill) => self.put_spill(spill, payload),
-            // The reader refuses them in the streams that get here.
+            // The reader refuses these in supported streams.
             Record::Begin(_) | Record::End(_) | Record::WriteByRef(_) | Record::ObjectRange(_) => {
                 Ok(())
             }
@@ -99,7 +99,7 @@ impl<'a> Applier<'a> {
         }
     }
 
-    /// The object that a record is about.
+    /// The object of a record.
     fn existing(&mut self, id: ObjectId) -> Result<LiveObject, ReceiveError> {
         if let Some(object) = self.current.as_ref().filter(|object| object.id() == id) {
             return Ok(object.clone());

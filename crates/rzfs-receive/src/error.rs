@@ -1,4 +1,4 @@
-//! Why a stream is not received.
+//! Errors of receiving a stream.
 
 use crate::package::PackageProblem;
 use rzfs_codec::compress::DecompressError;
@@ -8,39 +8,39 @@ use rzfs_dsl::live::ChangeError;
 use rzfs_format::{FormatError, ObjectId};
 use rzfs_stream::{Place, Problem, StreamError};
 
-/// A kind of stream that this software does not receive.
+/// A kind of stream that is not supported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unsupported {
-    /// Blocks as they are encrypted.
+    /// Blocks in encrypted form.
     #[error("raw streams of encrypted datasets are not received")]
     Raw,
-    /// A stream that leaves blocks out.
+    /// A stream that omits blocks.
     #[error("redacted streams are not received")]
     Redacted,
     /// The stream comes from a machine with the other byte order.
     #[error("streams in another byte order are not received")]
     ByteOrder,
-    /// A stream that has everything, for a clone.
+    /// A full stream for a clone.
     #[error("full streams are not received as clones")]
     FullClone,
 }
 
-/// What a record says that cannot be.
+/// An impossible request in a record.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordProblem {
-    /// It is about an object that does not exist.
+    /// It concerns an object that does not exist.
     #[error("object {object} does not exist")]
     NoObject {
         /// The object.
         object: ObjectId,
     },
-    /// The slots of a new object are those of others.
+    /// The slots of a new object are taken.
     #[error("the place of object {object} is taken")]
     Taken {
         /// The object.
         object: ObjectId,
     },
-    /// A payload is not what its compression says.
+    /// A payload cannot be decompressed.
     #[error("the block does not decompress: {0}")]
     Payload(#[from] DecompressError),
     /// A file would get smaller blocks.
@@ -49,7 +49,7 @@ pub enum RecordProblem {
         /// The object.
         object: ObjectId,
     },
-    /// An object whose only block has such a size cannot get a second one.
+    /// An object whose only block has an irregular size cannot get a second one.
     #[error("object {object} has one block only, of an odd size")]
     OddBlocks {
         /// The object.
@@ -61,44 +61,44 @@ pub enum RecordProblem {
         /// The object.
         object: ObjectId,
     },
-    /// A number in the record means nothing.
+    /// A number in the record is invalid.
     #[error("{0}")]
     Format(#[from] FormatError),
 }
 
-/// Why a stream is not received. Nothing of it is left then unless it is to be kept, and the target is
-/// as it was.
+/// Why a stream is not received. Nothing of it remains then unless it is to be kept, and the target
+/// is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
-    /// The stream is wrong, or cannot be read.
+    /// The stream is invalid, or cannot be read.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// A record of it does not fit what is there.
+    /// A record does not match the target.
     #[error("{place} of the stream: {problem}")]
     Record {
         /// The record.
         place: Place,
-        /// What is wrong.
+        /// The problem.
         problem: RecordProblem,
     },
-    /// The head of a package is wrong.
+    /// The head of a package is invalid.
     #[error("the head of the package: {0}")]
     Package(#[from] PackageProblem),
-    /// It is of a kind that is not received.
+    /// The kind of stream is not supported.
     #[error("{0}")]
     Unsupported(#[from] Unsupported),
-    /// It does not fit the target, or that cannot be changed.
+    /// It does not match the target, or the target cannot be changed.
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// An object cannot be read or changed.
     #[error("{place} of the stream: {source}")]
     Dmu {
-        /// The record that is about it.
+        /// The record that concerns it.
         place: Place,
-        /// Why.
+        /// The reason.
         source: Box<DmuError>,
     },
-    /// Nothing in the pool is what a clone was made of.
+    /// The pool has no origin for a clone.
     #[error("local origin for clone {snapshot} does not exist")]
     NoOrigin {
         /// The clone's snapshot.
@@ -107,19 +107,19 @@ pub enum ReceiveError {
     /// The pool is full.
     #[error("out of space")]
     NoSpace,
-    /// A quota of the target, or of what is above it, is used up.
+    /// A quota of the target, or of a parent, is used up.
     #[error("destination {target} space quota exceeded.")]
     Quota {
         /// The target.
         target: String,
     },
-    /// The pool takes no changes any more.
+    /// The pool takes no more changes.
     #[error("the pool takes no changes any more")]
     Stopped,
 }
 
 impl ReceiveError {
-    /// The errno that a caller of ZFS expects (spec 08, section 10).
+    /// The errno that callers of ZFS expect (spec 08, section 10).
     #[must_use]
     pub fn errno(&self) -> i32 {
         const ENOENT: i32 = 2;

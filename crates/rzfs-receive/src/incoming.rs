@@ -20,10 +20,10 @@ use rzfs_zap::ZapValue;
 use std::io::Read;
 use std::sync::Arc;
 
-/// The objset type of volumes, as streams number it.
+/// The objset type of volumes in streams.
 const VOLUME: u32 = 3;
 
-/// Features of streams, with those that a pool needs for them.
+/// Features of streams, with the pool features that they require.
 const NEEDED: [(StreamFeatures, Feature); 4] = [
     (StreamFeatures::EMBED_DATA, Feature::EmbeddedData),
     (StreamFeatures::LZ4, Feature::Lz4Compress),
@@ -31,30 +31,30 @@ const NEEDED: [(StreamFeatures, Feature); 4] = [
     (StreamFeatures::ZSTD, Feature::ZstdCompress),
 ];
 
-/// The same of those that a dataset uses then, whatever blocks follow.
+/// The same for features that the dataset then uses, whatever blocks follow.
 const USED: [(StreamFeatures, Feature); 3] = [
     (StreamFeatures::LARGE_BLOCKS, Feature::LargeBlocks),
     (StreamFeatures::LONGNAME, Feature::LongName),
     (StreamFeatures::LARGE_MICROZAP, Feature::LargeMicroZap),
 ];
 
-/// Where a stream goes to.
+/// The destination of a stream, with options.
 #[derive(Clone, Debug)]
 pub struct ReceiveOrder {
     /// The file system or volume that gets the snapshot.
     pub target: String,
-    /// The name of the snapshot; `None`: the one that the stream says.
+    /// The name of the snapshot; `None` for the stream's.
     pub snapshot: Option<String>,
-    /// The snapshot of which a target that is not there becomes a clone; `None`: the one that the
-    /// stream says, if it says so.
+    /// The snapshot from which a missing target is cloned; `None` for the stream's origin, if it
+    /// has one.
     pub origin: Option<String>,
-    /// Properties, as they are stored, of a target that is not there.
+    /// Properties of a new target, in stored form.
     pub properties: Vec<(String, ZapValue)>,
-    /// Those that the stream brings for such a target, if it says anything of them.
+    /// Received properties of a new target, if the stream has any.
     pub received: Option<ReceivedProperties>,
-    /// What becomes of the target's own changes.
+    /// Treatment of local changes of the target.
     pub changes: LocalChanges,
-    /// What becomes of what has arrived when the stream breaks off.
+    /// Treatment of the partial state of an interrupted stream.
     pub remains: Remains,
 }
 
@@ -74,43 +74,43 @@ impl ReceiveOrder {
     }
 }
 
-/// What becomes of what has arrived when a stream breaks off.
+/// Treatment of the partial state of an interrupted stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remains {
     /// It is destroyed.
     Destroyed,
-    /// It is kept: a stream that begins where this one broke off can go on with it.
+    /// It is kept: a stream that starts at the point of interruption can resume it.
     Kept,
 }
 
-/// What was received.
+/// The received snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
     /// The full name of the snapshot.
     pub snapshot: String,
-    /// Bytes of the stream behind its first record.
+    /// Bytes of the stream after its first record.
     pub bytes: u64,
 }
 
-/// A stream that has arrived as a whole, and that its target does not have yet. If it is dropped, that
-/// is as if the stream had broken off.
+/// A stream that has arrived completely, but is not in its target yet. Dropping it is like an
+/// interruption of the stream.
 #[derive(Debug)]
 pub struct Arrived<'p> {
     pool: &'p LivePool,
-    /// Nothing once it has come to its end.
+    /// `None` once it is finished.
     receiving: Option<Receiving>,
     received: Received,
     refused: Vec<(String, ChangeError)>,
 }
 
 impl Arrived<'_> {
-    /// Properties that the stream brings and a new target cannot have, and why.
+    /// Properties of the stream that a new target rejects, with reasons.
     #[must_use]
     pub fn refused_properties(&self) -> &[(String, ChangeError)] {
         &self.refused
     }
 
-    /// What its target is called now: somebody may have renamed it meanwhile.
+    /// The current name of its target, which may have been renamed meanwhile.
     ///
     /// # Errors
     /// [`DatasetError`]: it was destroyed.
@@ -121,7 +121,7 @@ impl Arrived<'_> {
         }
     }
 
-    /// What the target is to have, as it is on disk: everything, once that is [synced](LivePool::sync).
+    /// The target's new contents in their on-disk state: complete once [synced](LivePool::sync).
     ///
     /// # Errors
     /// [`DatasetError`]: it was destroyed.
@@ -132,11 +132,11 @@ impl Arrived<'_> {
         }
     }
 
-    /// Lets the target have it: the contents and the snapshot, all at once. A file system in use has to
-    /// be [opened](LivePool::open_dataset) anew then.
+    /// Moves it into the target: contents and snapshot, atomically. A file system in use must be
+    /// [reopened](LivePool::open_dataset) then.
     ///
     /// # Errors
-    /// [`ChangeError`]: the target is as it was before.
+    /// [`ChangeError`]: the target is unchanged.
     pub fn end(mut self) -> Result<Received, ChangeError> {
         if let Some(receiving) = self.receiving.take() {
             self.pool.end_receive(receiving)?;
@@ -153,23 +153,23 @@ impl Drop for Arrived<'_> {
     }
 }
 
-/// Destroys or keeps what has arrived of a snapshot that its target does not get.
+/// Destroys or keeps the partial state of a snapshot whose receive failed.
 fn break_off(pool: &LivePool, receiving: Receiving, snapshot: &str) {
     pool.break_off_receive(receiving).unwrap_or_else(|error| {
         tracing::warn!(%error, snapshot, "what was received is left behind");
     });
 }
 
-/// What comes from a source: the stream of one snapshot, or a package of several.
+/// The streams of a source: one of a snapshot, or a package of several.
 #[derive(Debug)]
 pub struct Streams<R> {
     reader: StreamReader<R>,
-    /// The beginning of a stream that stands alone.
+    /// The beginning of a single stream.
     alone: Option<Begin>,
     head: Option<PackageHead>,
 }
 
-/// What is known of a package before its streams.
+/// The head of a package, before its streams.
 #[derive(Debug)]
 struct PackageHead {
     name: String,
@@ -177,10 +177,10 @@ struct PackageHead {
 }
 
 impl<R: Read> Streams<R> {
-    /// Reads the beginning, of a package all that it says of what is in it.
+    /// Reads the beginning, for a package its whole description.
     ///
     /// # Errors
-    /// It is no stream, or what a package says cannot be.
+    /// It is not a stream, or the description of a package is invalid.
     pub fn open(source: R) -> Result<Self, ReceiveError> {
         let mut reader = StreamReader::new(source, ReadOptions::default());
         let begin = match reader.next_record()? {
@@ -194,7 +194,7 @@ impl<R: Read> Streams<R> {
         let place = reader.place();
         let mut packed = Vec::new();
         reader.read_payload_to(&mut packed)?;
-        // The end of its head, whose checksum proves the payload.
+        // The end of the head, whose checksum verifies the payload.
         reader.next_record()?;
         let name = begin.to_name.to_text().into_owned();
         let package = match packed.as_slice() {
@@ -217,30 +217,29 @@ impl<R: Read> Streams<R> {
         Ok(Self { reader, alone: None, head: Some(PackageHead { name, package }) })
     }
 
-    /// Whether there may be several streams.
+    /// Whether several streams may follow.
     #[must_use]
     pub const fn is_package(&self) -> bool {
         self.head.is_some()
     }
 
-    /// The file system or volume that was sent as a package, with what is below it, as the sender names
-    /// it.
+    /// The sender's name of the file system or volume at the root of the package.
     #[must_use]
     pub fn top(&self) -> Option<&str> {
         self.head.as_ref()?.name.split('@').next()
     }
 
-    /// What a package says of what is in it.
+    /// The description of a package.
     #[must_use]
     pub fn package(&self) -> Option<&Arc<Package>> {
         self.head.as_ref()?.package.as_ref()
     }
 
-    /// The next stream; `None` after the last one. What was not read of the one before is skipped, and
-    /// verified all the same.
+    /// The next stream; `None` after the last one. The unread rest of the previous one is skipped,
+    /// but verified.
     ///
     /// # Errors
-    /// It cannot be read, or is of a kind that is not received.
+    /// It cannot be read, or its kind is not supported.
     pub fn next_stream(&mut self) -> Result<Option<Incoming<'_, R>>, ReceiveError> {
         let begin = match self.alone.take() {
             Some(begin) => begin,
@@ -258,7 +257,7 @@ impl<R: Read> Streams<R> {
     }
 }
 
-/// Refuses kinds of streams that this software does not receive, before anything is changed for one.
+/// Refuses unsupported kinds of streams before any change is made for them.
 fn check_supported<R: Read>(reader: &StreamReader<R>, begin: &Begin) -> Result<(), ReceiveError> {
     let features = begin.version.features();
     for (feature, unsupported) in
@@ -274,12 +273,12 @@ fn check_supported<R: Read>(reader: &StreamReader<R>, begin: &Begin) -> Result<(
     }
 }
 
-/// A stream whose beginning was read.
+/// A stream with its beginning read.
 #[derive(Debug)]
 pub struct Incoming<'s, R> {
     reader: &'s mut StreamReader<R>,
     begin: Begin,
-    /// Where it begins, if it is the rest of one that broke off.
+    /// Its starting point, if it resumes an interrupted one.
     rest: Option<Continuation>,
 }
 
@@ -300,29 +299,28 @@ impl<'s, R: Read> Incoming<'s, R> {
         &self.begin
     }
 
-    /// The snapshot that the stream says the changes of, if it does.
+    /// The source of an incremental stream.
     #[must_use]
     pub fn source(&self) -> Option<Guid> {
         (self.begin.from_guid != Guid(0)).then_some(self.begin.from_guid)
     }
 
-    /// Whether it is the rest of a stream that broke off.
+    /// Whether it resumes an interrupted stream.
     #[must_use]
     pub const fn is_rest(&self) -> bool {
         self.rest.is_some()
     }
 
-    /// Whether it is the stream of a clone: what the changes are to is a snapshot of another dataset.
+    /// Whether it is the stream of a clone: an increment to a snapshot of another dataset.
     #[must_use]
     pub const fn is_clone(&self) -> bool {
         self.begin.flags.contains(BeginFlags::CLONE)
     }
 
-    /// The file system or volume that was sent, as the sender names it, and the name of the snapshot
-    /// behind the `@`.
+    /// The sender's name of the file system or volume, and the name of the snapshot after the `@`.
     ///
     /// # Errors
-    /// These are no names.
+    /// These are not valid names.
     pub fn sent(&self) -> Result<(String, String), ReceiveError> {
         let name = self.begin.to_name.to_text();
         let parts = name.split_once('@').map(|(head, last)| (head.to_owned(), last.to_owned()));
@@ -330,20 +328,20 @@ impl<'s, R: Read> Incoming<'s, R> {
         Ok(parts.ok_or_else(invalid)?)
     }
 
-    /// Receives the stream and lets the target have it. Its source is read to the end of the stream and
-    /// no further.
+    /// Receives the stream into the target. Its source is read to the end of the stream and no
+    /// further.
     ///
     /// # Errors
-    /// [`ReceiveError`]: the target is as it was before, but for [what is kept](Remains::Kept).
+    /// [`ReceiveError`]: the target is unchanged, except for [kept state](Remains::Kept).
     pub fn receive(self, pool: &LivePool, order: &ReceiveOrder) -> Result<Received, ReceiveError> {
         Ok(self.arrive(pool, order)?.end()?)
     }
 
-    /// Receives the stream; nobody sees what of it is there. Its source is read to the end of the stream
+    /// Receives the stream without making it visible. Its source is read to the end of the stream
     /// and no further.
     ///
     /// # Errors
-    /// [`ReceiveError`]: the target is as it was before, but for [what is kept](Remains::Kept).
+    /// [`ReceiveError`]: the target is unchanged, except for [kept state](Remains::Kept).
     pub fn arrive<'p>(
         mut self,
         pool: &'p LivePool,
@@ -355,7 +353,7 @@ impl<'s, R: Read> Incoming<'s, R> {
             None => pool.begin_receive(&new)?,
         };
         let snapshot = format!("{}@{}", new.target, new.snapshot);
-        // They come first: what is received has to be within quotas, and is written as they say.
+        // They come first: received data must be within quotas, and are written accordingly.
         let refused = match &order.received {
             Some(brought) => pool.receive_properties(&new.target, brought),
             None => Ok(Vec::new()),
@@ -375,7 +373,7 @@ impl<'s, R: Read> Incoming<'s, R> {
         }
     }
 
-    /// What the sent dataset holds.
+    /// The type of the sent dataset.
     #[must_use]
     pub const fn objset_type(&self) -> ObjsetType {
         match self.begin.objset_type {
@@ -384,7 +382,7 @@ impl<'s, R: Read> Incoming<'s, R> {
         }
     }
 
-    /// What the stream is for the pool.
+    /// The parameters of the receive for the pool.
     fn judge(&self, pool: &LivePool, order: &ReceiveOrder) -> Result<NewReceive, ReceiveError> {
         let (begin, source) = (&self.begin, self.source());
         let features = begin.version.features();
@@ -393,7 +391,7 @@ impl<'s, R: Read> Incoming<'s, R> {
             told.map(|(_, feature)| *feature).collect()
         };
         let origin = match (&order.origin, source) {
-            // What it was made of is known already.
+            // Its origin is known already.
             _ if self.rest.is_some() => None,
             (Some(_), None) => return Err(Unsupported::FullClone.into()),
             (None, _) => self.origin(pool, &order.target)?,
@@ -431,7 +429,7 @@ impl<'s, R: Read> Incoming<'s, R> {
         })
     }
 
-    /// Applies all records; tells how many bytes there were.
+    /// Applies all records; returns the number of bytes.
     fn apply(
         &mut self,
         pool: &LivePool,
@@ -449,7 +447,7 @@ impl<'s, R: Read> Incoming<'s, R> {
         while let Some(record) = self.reader.next_record()? {
             let place = self.reader.place();
             if let Record::End(_) = record {
-                // Nothing but this record's own checksum is behind it.
+                // Only this record's own checksum follows it.
                 if self.reader.nesting() == Nesting::Done {
                     self.reader.confirm()?;
                 }
@@ -471,8 +469,7 @@ impl<'s, R: Read> Incoming<'s, R> {
         Err(StreamError { place: self.reader.place(), problem: Problem::NoEnd }.into())
     }
 
-    /// The snapshot in the pool of which a target that is not there becomes a clone, if the stream is
-    /// that of one.
+    /// The snapshot in the pool from which a missing target is cloned, if the stream is a clone's.
     ///
     /// # Errors
     /// There is none, or something cannot be read.
@@ -496,7 +493,7 @@ impl<'s, R: Read> Incoming<'s, R> {
             Err(DatasetError::NotFound { .. }) => {}
             Err(error) => return Err(unread(error)),
         }
-        // What is near to the target goes before what is far away.
+        // Datasets near the target are preferred.
         let mut around = target;
         while let Some((above, _)) = around.rsplit_once('/') {
             around = above;
@@ -517,7 +514,7 @@ impl<'s, R: Read> Incoming<'s, R> {
     }
 }
 
-/// Where a stream begins that is the rest of another one: its list says so.
+/// The starting point of a resumed stream, from its list.
 fn continuation<R: Read>(reader: &mut StreamReader<R>) -> Result<Continuation, ReceiveError> {
     let list = reader.read_nvlist(&mut Vec::new())?;
     let number = |name| list.find_u64(name).ok().flatten();
@@ -528,12 +525,12 @@ fn continuation<R: Read>(reader: &mut StreamReader<R>) -> Result<Continuation, R
     }
 }
 
-/// Where a stream can go on that breaks off behind this record.
+/// The point at which a stream interrupted after this record can resume.
 fn place_of(record: &Record) -> Option<(ObjectId, u64)> {
     match record {
         Record::Object(object) => Some((object.object, 0)),
         Record::Write(write) => Some((write.object, write.offset)),
-        // A spill block is no place: whoever resumed there would leave the rest of its object out.
+        // A spill block is not such a point: resuming there would omit the rest of its object.
         Record::WriteEmbedded(write)
             if write.offset != BlockId::SPILL.0.wrapping_mul(write.length) =>
         {

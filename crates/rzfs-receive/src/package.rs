@@ -1,4 +1,4 @@
-//! The head of a package, judged: names and identities in it can be those of datasets (spec 08,
+//! Validation of the head of a package: its names and identities must be possible ones (spec 08,
 //! section 6.3).
 
 use rzfs_dsl::dataset::DatasetName;
@@ -6,44 +6,44 @@ use rzfs_format::Guid;
 use rzfs_stream::{Package, PackageExtent, PackagedDataset};
 use std::collections::BTreeSet;
 
-/// What the head of a package says that cannot be.
+/// A problem in the head of a package.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PackageProblem {
-    /// No dataset or snapshot can have such a name.
+    /// The name is invalid for a dataset or snapshot.
     #[error("'{}' is no name", .name.escape_debug())]
     Name {
         /// The name.
         name: String,
     },
-    /// A dataset is not below what was sent.
+    /// A dataset is not below the sent one.
     #[error("'{name}' is not part of '{top}'")]
     Elsewhere {
         /// The dataset.
         name: String,
-        /// What was sent.
+        /// The sent dataset.
         top: String,
     },
-    /// The same name, or the same snapshot of one dataset, is there twice.
+    /// A name, or a snapshot of one dataset, appears twice.
     #[error("'{name}' is there twice")]
     Twice {
         /// The second one.
         name: String,
     },
-    /// A dataset or a snapshot has more properties than anybody would give it.
+    /// A dataset or a snapshot has an excessive number of properties.
     #[error("'{name}' has too many properties")]
     Properties {
         /// The dataset or snapshot.
         name: String,
     },
-    /// A package of one dataset has several.
+    /// A package of one dataset contains several.
     #[error("there is more than one file system in it")]
     Several,
 }
 
-/// Most properties of a dataset or snapshot.
+/// Maximum number of properties of a dataset or snapshot.
 const MOST_PROPERTIES: usize = 1 << 12;
 
-/// Judges what a package of `top`, a snapshot, says.
+/// Validates a package of `top`, a snapshot.
 pub(crate) fn check(package: &Package, top: &str) -> Result<(), PackageProblem> {
     let bad = |name: &str| PackageProblem::Name { name: name.to_owned() };
     let top = named(top).filter(|top| top.snapshot().is_some()).ok_or_else(|| bad(top))?.head();
@@ -87,13 +87,13 @@ fn check_properties(dataset: &PackagedDataset) -> Result<(), PackageProblem> {
     }
 }
 
-/// A name that is not one of the engine's own.
+/// A name other than the engine's own.
 fn named(name: &str) -> Option<DatasetName<'_>> {
     DatasetName::parse(name).filter(|_| !name.contains('%'))
 }
 
-/// Whether no two snapshots of a dataset have a name, or an identity. Those of others have the same
-/// identity where one was received from the other.
+/// Whether all snapshots of a dataset have different names and identities. Those of different
+/// datasets share an identity if one was received from the other.
 fn snapshots_differ(dataset: &PackagedDataset) -> Result<bool, PackageProblem> {
     let (mut names, mut guids) = (BTreeSet::new(), BTreeSet::new());
     for snapshot in &dataset.snapshots {

@@ -1,5 +1,5 @@
-//! Which file an object is: numbers are used again, and each file has a generation number that tells
-//! it from the one before (spec 05, section 2).
+//! Identity of the file of an object: numbers are reused, and a generation number distinguishes
+//! successive files (spec 05, section 2).
 
 use rzfs_format::ByteOrder;
 use rzfs_format::endian::Fields;
@@ -7,12 +7,12 @@ use rzfs_format::object_type::ObjectType;
 
 /// The magic number of a bonus with system attributes.
 const SA_MAGIC: u32 = 0x002f_505a;
-/// Where the generation is among the attributes, which is the same in all layouts of files.
+/// The offset of the generation in the attributes, the same in all layouts of files.
 const IN_ATTRIBUTES: usize = 16;
-/// Where it is in the bonus of old versions.
+/// Its offset in the bonus of old versions.
 const IN_ZNODE: usize = 64;
 
-/// The generation of the file that has such a bonus, if it is that of a file.
+/// The generation of the file with this bonus, if it belongs to a file.
 pub(crate) fn generation(bonus_type: ObjectType, bonus: &[u8], order: ByteOrder) -> Option<u64> {
     match bonus_type {
         ObjectType::ZNODE => Fields::new("znode", bonus, order).u64(IN_ZNODE).ok(),

@@ -1,4 +1,4 @@
-//! A part of a stream on its way: records, and the blocks that are their payloads.
+//! A part of a stream in progress: records, and the blocks that are their payloads.
 
 use rzfs_dmu::{Block, DmuError};
 use rzfs_format::BlockPointer;
@@ -11,16 +11,16 @@ const BYTES: u64 = 4 << 20;
 /// Records of a batch.
 const RECORDS: usize = 1024;
 
-/// Where a block is, and what it is.
+/// A block and its position.
 pub(crate) type Place = (BlockPointer, Bookmark);
-/// Where the payload of a record comes from.
+/// The source of a record's payload.
 #[derive(Clone, Debug)]
 pub(crate) enum Payload {
     /// These bytes of [`Batch::inline`]; none for most records.
     Inline(Range<usize>),
     /// The contents of this block of [`Batch::contents`].
     Contents(usize),
-    /// This block of [`Batch::stored`], as it is stored.
+    /// This block of [`Batch::stored`], in stored form.
     Stored(usize),
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Piece {
     pub(crate) payload: Payload,
 }
 
-/// Records in their order, and what has to be read for them.
+/// Records in order, and the blocks to be read for them.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) pieces: Vec<Piece>,
@@ -42,7 +42,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Adds a record with a payload that is at hand; it is padded to whole words.
+    /// Adds a record with an available payload, padded to whole words.
     pub(crate) fn push(&mut self, record: Record, payload: &[u8]) {
         let start = self.inline.len();
         self.inline.extend_from_slice(payload);
@@ -59,7 +59,7 @@ impl Batch {
         self.pieces.push(Piece { record, payload: Payload::Contents(self.contents.len() - 1) });
     }
 
-    /// Adds a record whose payload is a block as it is stored.
+    /// Adds a record whose payload is a block in stored form.
     pub(crate) fn push_stored(&mut self, record: Record, place: Place) {
         self.bytes += place.0.physical_size();
         self.stored.push(place);
@@ -71,7 +71,7 @@ impl Batch {
     }
 }
 
-/// A batch whose blocks were read.
+/// A batch with its blocks read.
 pub(crate) struct ReadBatch {
     pub(crate) batch: Batch,
     pub(crate) contents: Vec<Result<Block, DmuError>>,

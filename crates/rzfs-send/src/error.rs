@@ -1,4 +1,4 @@
-//! Why a snapshot cannot be sent.
+//! Errors of sending a snapshot.
 
 use rzfs_dmu::DmuError;
 use rzfs_dsl::dataset::DatasetError;
@@ -12,16 +12,16 @@ const EXDEV: i32 = 18;
 const EINVAL: i32 = 22;
 const ENOTSUP: i32 = 95;
 
-/// Why a snapshot cannot be sent, or not to its end.
+/// Why a snapshot is not sent, or only partially.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// What is to be sent is no snapshot.
+    /// It is not a snapshot.
     #[error("{name} is not a snapshot")]
     NotASnapshot {
         /// Its name.
         name: String,
     },
-    /// The source of the increment is not where the snapshot came from.
+    /// The source of the increment is not an ancestor of the snapshot.
     #[error("{from} is not an earlier snapshot of {name}")]
     NotEarlier {
         /// The snapshot.
@@ -41,52 +41,52 @@ pub enum SendError {
         /// The snapshot.
         name: String,
     },
-    /// It was encrypted by a development version, whose keys nobody receives.
+    /// It was encrypted by a development version, whose keys no receiver accepts.
     #[error("{name} was encrypted by a development version, which is not sent raw")]
     OldKeys {
         /// The snapshot.
         name: String,
     },
-    /// The object set cannot be sent: it is no file system and no volume.
+    /// The object set is neither a file system nor a volume.
     #[error("{name} is neither a file system nor a volume")]
     Kind {
         /// The snapshot.
         name: String,
     },
-    /// A block was written by a machine of the other byte order and would have to be swapped.
+    /// A block of foreign byte order would have to be swapped.
     #[error("block {bookmark} has a foreign byte order, which is not sent")]
     ForeignOrder {
         /// The block.
         bookmark: Bookmark,
     },
-    /// A block of an encrypted object set that cannot be in a raw stream, as none that was written by it
-    /// is.
+    /// A block of an encrypted object set that cannot be in a raw stream: not encrypted, or larger
+    /// than the file system allows.
     #[error("block {bookmark} is not encrypted, or larger than its file system says")]
     NotSealed {
         /// The block.
         bookmark: Bookmark,
     },
-    /// A pointer makes no sense.
+    /// A pointer is invalid.
     #[error("block {bookmark}: {source}")]
     Pointer {
         /// The block.
         bookmark: Bookmark,
-        /// What is wrong with it.
+        /// The problem.
         source: FormatError,
     },
-    /// A stream cannot begin where it is to go on.
+    /// The requested start of a stream does not exist.
     #[error("there is no object {object} to go on with")]
     NoPlace {
-        /// The object that is not there.
+        /// The missing object.
         object: ObjectId,
     },
-    /// What is said of the stream cannot be packed.
+    /// The list of the stream cannot be packed.
     #[error(transparent)]
     List(FormatError),
     /// The dataset cannot be opened.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// Something of the snapshot cannot be read.
+    /// Part of the snapshot cannot be read.
     #[error(transparent)]
     Read(#[from] DmuError),
     /// The stream cannot be written.
@@ -95,7 +95,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

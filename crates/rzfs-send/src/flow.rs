@@ -1,8 +1,7 @@
-//! Walking, reading and writing at the same time.
+//! Concurrent walking, reading and writing.
 //!
-//! What is between two threads is bounded, so a slow sink stops the reader, and that the walk. Whoever
-//! ends, ends the others: one that hands batches on finds nobody who takes them, one that takes them
-//! nobody who brings more.
+//! The queues between threads are bounded, so a slow sink stops the reader, which stops the walk.
+//! The end of one thread ends the others: a sender finds its receiver gone, a receiver its sender.
 
 use crate::SendError;
 use crate::batch::{Batch, Payload, Piece, ReadBatch};
@@ -15,7 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Batches that wait between two threads.
+/// Batches queued between two threads.
 const AHEAD: usize = 1;
 
 /// Writes all records of an object set.
@@ -39,7 +38,7 @@ pub(crate) fn write<W: Write>(
     })
 }
 
-/// Bytes of all records of an object set, from a walk that reads no contents.
+/// Size of all records of an object set, determined by a walk that reads no contents.
 pub(crate) fn measure(objset: &Objset, terms: Terms) -> Result<u64, SendError> {
     let mut bytes = 0_u64;
     walk(objset, terms, |batch| {
@@ -49,7 +48,7 @@ pub(crate) fn measure(objset: &Objset, terms: Terms) -> Result<u64, SendError> {
     Ok(bytes)
 }
 
-/// Bytes of a batch in the stream.
+/// Size of a batch in the stream.
 fn size_of(terms: &Terms, batch: &Batch) -> u64 {
     let stored: u64 = batch.stored.iter().map(|(pointer, _)| pointer.physical_size()).sum();
     let contents: u64 = batch.contents.iter().map(|(pointer, _)| pointer.logical_size()).sum();
@@ -63,7 +62,7 @@ fn size_of(terms: &Terms, batch: &Batch) -> u64 {
     records * RECORD_SIZE as u64 + batch.inline.len() as u64 + stored + contents
 }
 
-/// Finds out what there is to send, for as long as somebody wants to have it.
+/// Walks over the blocks to be sent, as long as they are wanted.
 fn walk(
     objset: &Objset,
     terms: Terms,
@@ -74,7 +73,7 @@ fn walk(
     let traversal = traversal.resumed_at(terms.start);
     let _ = traversal.run(objset.root(), &mut records);
     records.finish()?;
-    // The walk itself does not ask.
+    // The walk itself does not check this.
     Ok(objset.require_current()?)
 }
 
@@ -89,7 +88,7 @@ fn read_all(objset: &Objset, to_read: &Receiver<Batch>, read: &SyncSender<ReadBa
     }
 }
 
-/// Writes batches. Its end of the queue, on which the others wait, goes with it.
+/// Writes batches. Its end of the queue is dropped on return, which ends the other threads.
 fn write_all<W: Write>(
     terms: &Terms,
     to_write: Receiver<ReadBatch>,

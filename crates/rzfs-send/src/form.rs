@@ -1,17 +1,17 @@
-//! In which form blocks are sent.
+//! The form in which blocks are sent.
 
-/// What of the form in which blocks are stored is kept; without, a stream has plain blocks of at most
-/// 128 KiB, which every receiver takes.
+/// Which properties of the stored form of blocks are kept; without, a stream has plain blocks of at
+/// most 128 KiB, which every receiver accepts.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Form {
-    /// Blocks beyond 128 KiB stay whole (`-L`).
+    /// Do not split blocks over 128 KiB (`-L`).
     pub large_blocks: bool,
-    /// Blocks that lie in their pointers are sent as such (`-e`).
+    /// Send embedded blocks as such (`-e`).
     pub embedded: bool,
-    /// Compressed blocks are sent as they are stored (`-c`).
+    /// Send compressed blocks in stored form (`-c`).
     pub compressed: bool,
-    /// Encrypted blocks are sent as they are stored, and with them their wrapped keys; what is not
-    /// encrypted is sent with all of the above (`-w`).
+    /// Send encrypted blocks in stored form, with their wrapped keys; others with all of the above
+    /// (`-w`).
     pub raw: bool,
 }
 

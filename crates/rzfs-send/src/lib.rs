@@ -5,8 +5,8 @@
 //!  pointers,     records,            blocks, past         checksums
 //!  dnodes        blocks to read      the cache
 //! ```
-//! The three run at the same time, each a few batches ahead of the next, so that devices have
-//! something to do while the sink is slow and while the walk reads indirect blocks.
+//! The three run concurrently, each a few batches ahead of the next, which keeps the devices busy
+//! while the sink is slow or the walk reads indirect blocks.
 #![forbid(unsafe_code)]
 
 mod batch;

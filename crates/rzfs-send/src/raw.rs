@@ -1,5 +1,5 @@
-//! What a raw stream says of keys, and what its records say of how their payloads were encrypted (spec
-//! 08, sections 2 and 6.2).
+//! The keys in a raw stream, and the encryption parameters of payloads in its records (spec 08,
+//! sections 2 and 6.2).
 
 use rzfs_dmu::Objset;
 use rzfs_dsl::dataset::SealedKeys;
@@ -12,15 +12,15 @@ use rzfs_format::{BlockPointer, FormatError, Guid};
 /// The name of the list in BEGIN.
 pub(crate) const KEY_DATA: &str = "crypt_keydata";
 
-/// What tells the ciphertexts of two snapshots from all others.
+/// Identifies the ciphertexts of two snapshots.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct IvSets {
     pub(crate) to: Guid,
-    /// None of a full stream.
+    /// None in a full stream.
     pub(crate) from: Guid,
 }
 
-/// The keys, and what of the object set is in no record.
+/// The keys, and properties of the object set that are in no record.
 pub(crate) fn key_data(
     sealed: &SealedKeys,
     objset: &Objset,
@@ -53,18 +53,18 @@ pub(crate) fn key_data(
     Ok(list)
 }
 
-/// How a block was encrypted; `None`: it is not part of an encrypted object set.
+/// The encryption parameters of a block; `None` if it is not part of an encrypted object set.
 pub(crate) fn crypt_params(pointer: &BlockPointer) -> Option<BlockCryptParams> {
     let params = pointer.crypt_params();
     match pointer.protection() {
         Protection::None => None,
         Protection::Encrypted => Some(params),
-        // There is nothing but what proves that it is genuine.
+        // It has only a MAC.
         _ => Some(BlockCryptParams { mac: params.mac, ..BlockCryptParams::default() }),
     }
 }
 
-/// All that the bonus of a dnode could be, which is encrypted as a whole; nothing if it has none.
+/// The maximum extent of a dnode's bonus, which is encrypted as a whole; empty if it has none.
 pub(crate) fn bonus_area<'a>(dnode: &Dnode, stored: &'a [u8]) -> &'a [u8] {
     if dnode.bonus.is_empty() {
         return &[];

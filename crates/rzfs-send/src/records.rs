@@ -1,13 +1,13 @@
-//! From a walk over an object set to the records of a stream (spec 08, sections 7.1 and 7.2).
+//! Converts a walk over an object set to the records of a stream (spec 08, sections 7.1 and 7.2).
 //!
 //! ```text
 //! block of dnodes   OBJECT_RANGE, if the stream is raw
-//!                   for each slot: OBJECT, FREE behind its last block, [SPILL, if it is old]
+//!                   for each slot: OBJECT, FREE after its last block, [SPILL, if it is old]
 //!                                  or FREEOBJECTS
 //! data block        WRITE, WRITE_EMBEDDED or SPILL
 //! hole              FREE; among the dnodes FREEOBJECTS
 //! ```
-//! FREE and FREEOBJECTS that adjoin each other become one.
+//! Adjacent FREE or FREEOBJECTS records are merged.
 
 use crate::batch::Batch;
 use crate::raw;
@@ -26,51 +26,51 @@ use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, Guid, Level, ObjectId, ObjsetId, Txg};
 use std::ops::ControlFlow;
 
-/// The largest block that every receiver takes, in bytes.
+/// The largest block that every receiver accepts, in bytes.
 pub(crate) const SMALL_BLOCK: u64 = 128 << 10;
 /// Units of the sizes in [`Write::key_properties`].
 const SECTOR: u64 = 512;
 
-/// What records have to say of the stream that they belong to.
+/// Parameters of a stream for its records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) objset: ObjsetId,
     pub(crate) to_guid: Guid,
-    /// What is not younger is with the receiver.
+    /// Blocks no younger than this are with the receiver.
     pub(crate) after: Txg,
     pub(crate) features: StreamFeatures,
     pub(crate) form: Form,
     /// The first object number that no dnode block reaches.
     pub(crate) end: ObjectId,
-    /// Where the walk begins; with the first object if there is none.
+    /// The start of the walk; `None` for the first object.
     pub(crate) start: Option<Bookmark>,
-    /// The last object, and the offset in it of the last block; all of them if there is none.
+    /// The last object, and the offset in it of the last block; `None` for all.
     pub(crate) last: Option<(ObjectId, u64)>,
 }
 
 impl Terms {
-    /// Whether what is at this offset of an object is not sent any more, nor is anything after it.
+    /// Whether data at this offset of an object, and all that follow, are no longer sent.
     fn is_behind(&self, object: ObjectId, offset: u64) -> bool {
         self.last.is_some_and(|last| (object, offset) > last)
     }
 
-    /// Whether blocks of this size go whole into the stream.
+    /// Whether blocks of this size are sent unsplit.
     pub(crate) const fn is_whole(&self, size: u64) -> bool {
         size <= SMALL_BLOCK || self.features.contains(StreamFeatures::LARGE_BLOCKS)
     }
 }
 
-/// A visitor that makes records of what it sees, and hands them on in batches.
+/// A visitor that converts blocks to records, and passes these on in batches.
 pub(crate) struct Records<Sink> {
     terms: Terms,
     batch: Batch,
-    /// What is free and may become longer.
+    /// A free range that may still grow.
     free: Option<Free>,
     sink: Sink,
     error: Option<SendError>,
 }
 
-/// What is free.
+/// A free range.
 #[derive(Clone, Copy)]
 enum Free {
     Range { object: ObjectId, offset: u64, length: u64 },
@@ -82,13 +82,13 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
         Self { terms, batch: Batch::default(), free: None, sink, error: None }
     }
 
-    /// Hands on what is left.
+    /// Passes on the remaining records.
     pub(crate) fn finish(mut self) -> Result<(), SendError> {
         if let Some(error) = self.error {
             return Err(error);
         }
         self.push_free();
-        // Whoever does not want it knows why.
+        // If the receiver is gone, it knows why.
         let _ = (self.sink)(self.batch);
         Ok(())
     }
@@ -107,7 +107,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
         self.batch.push(record, &[]);
     }
 
-    /// The batch, for a record that follows what is free.
+    /// The batch, for a record that follows a free range.
     fn next(&mut self) -> &mut Batch {
         self.push_free();
         &mut self.batch
@@ -118,7 +118,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
         ControlFlow::Break(())
     }
 
-    /// Hands the batch on when it is full.
+    /// Passes on a full batch.
     fn flow(&mut self) -> ControlFlow<()> {
         if self.batch.is_full() {
             (self.sink)(std::mem::take(&mut self.batch))
@@ -158,7 +158,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
         }
     }
 
-    /// How a block of dnodes was encrypted, whose objects follow.
+    /// Adds the encryption parameters of a block of dnodes, whose objects follow.
     fn range(&mut self, bookmark: Bookmark, pointer: &BlockPointer) -> Result<(), SendError> {
         let params = raw::crypt_params(pointer).ok_or(SendError::NotSealed { bookmark })?;
         let slots = pointer.logical_size() / SLOT_SIZE as u64;
@@ -209,7 +209,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
             true => {
                 let area = raw::bonus_area(dnode, slot.bytes);
                 record.raw_bonus_length = area.len() as u32;
-                // As it is stored: one without indirect blocks has their size, too.
+                // In stored form: a dnode without indirect blocks has their size, too.
                 record.indirect_shift = slot.bytes.get(1).copied().unwrap_or_default();
                 record.levels = dnode.levels;
                 record.pointers = dnode.pointers.len() as u8;
@@ -272,7 +272,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
     ) -> Result<(), SendError> {
         let wrong = |source| SendError::Pointer { bookmark, source };
         let size = u64::from(dnode.data_block_size);
-        // A pointer's block is as long as its object's blocks; a walk has checked that.
+        // The blocks of an object have equal size; the walk has checked that.
         let Some(offset) = bookmark.block.0.checked_mul(size) else { return Ok(()) };
         let (object, to_guid) = (bookmark.object, self.terms.to_guid);
         let (compression, kind) = (pointer.compression().map_err(wrong)?, dnode.object_type);
@@ -306,7 +306,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
             checksum: ChecksumFunction::Off.number(),
             ..Write::default()
         };
-        // Only of what is in the stream as it was written the checksum means something.
+        // The checksum is meaningful only for blocks sent exactly as stored.
         let is_whole = self.terms.is_whole(size);
         if is_raw && !is_whole {
             return Err(SendError::NotSealed { bookmark });
@@ -356,7 +356,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Records<Sink> {
     }
 }
 
-/// Whether something is in another byte order than the stream.
+/// Whether the byte order differs from the stream's.
 fn is_foreign(order: ByteOrder) -> bool {
     order != ByteOrder::NATIVE
 }
@@ -407,7 +407,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
     fn slot(&mut self, slot: &DnodeSlot<'_>) -> ControlFlow<()> {
         let sent = match slot.dnode {
             _ if slot.object == ObjectId::META_DNODE => Ok(()),
-            // Also behind the last object, of which this confirms what was sent.
+            // Sent even after the last object, where it confirms earlier records.
             None => {
                 self.free_objects(slot.object.0, 1);
                 Ok(())
@@ -453,7 +453,7 @@ impl<Sink: FnMut(Batch) -> ControlFlow<()>> Visitor for Records<Sink> {
     }
 }
 
-/// Whether a hole that begins with this block is told: one behind the end of a file is not.
+/// Whether a hole starting at this block is sent: one after the end of a file is not.
 fn is_sent(dnode: &Dnode, first: u64) -> bool {
     let kind: ObjectType = dnode.object_type;
     kind.is_metadata() || first <= dnode.max_block_id.0

@@ -1,4 +1,4 @@
-//! A snapshot that is to be sent.
+//! A snapshot to be sent.
 
 use crate::flow;
 use crate::form::Sealing;
@@ -26,13 +26,13 @@ use rzfs_format::{BlockId, ByteOrder, FormatError, Guid, Level, ObjectId};
 use rzfs_stream::{Package, ResumeToken, StreamError, StreamWriter};
 use std::io::Write;
 
-/// One snapshot that is to be sent, with its BEGIN, or what has arrived of one. As long as this exists,
-/// nobody destroys it.
+/// One snapshot to be sent, with its BEGIN, or a partially received one. It cannot be destroyed
+/// while this exists.
 #[derive(Debug)]
 pub struct Send {
     objset: Objset,
     begin: Begin,
-    /// What is behind BEGIN, and how it is packed.
+    /// The payload of BEGIN, and its packed form.
     list: NvList,
     packed: Vec<u8>,
     terms: Terms,
@@ -40,39 +40,39 @@ pub struct Send {
     _kept: Kept,
 }
 
-/// How a stream ends.
+/// The end of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
-    /// With END: nothing is missing.
+    /// An END record: the stream is complete.
     Complete,
-    /// Without, as one that broke off.
+    /// None, as in an interrupted stream.
     BrokenOff,
 }
 
-/// What keeps the blocks that are to be sent.
+/// Protects the blocks to be sent.
 #[derive(Debug)]
 enum Kept {
-    /// Nobody destroys a snapshot.
+    /// Keeps the snapshot from being destroyed.
     Snapshot(#[expect(dead_code, reason = "it is held")] KeptSnapshot),
-    /// What a txg has is not used again while somebody looks at it.
+    /// Keeps the blocks of a txg from being reused.
     View(#[expect(dead_code, reason = "it is held")] DatasetTree),
 }
 
-/// How much was sent.
+/// The amount sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
-    /// Records, with BEGIN and END.
+    /// Records, including BEGIN and END.
     pub records: u64,
     /// Bytes.
     pub bytes: u64,
 }
 
 impl Send {
-    /// A stream of `snapshot`: all of it, or what is new since `source`. `features` are those of its
-    /// pool.
+    /// A stream of `snapshot`: all of it, or the changes since `source`. `features` are those of
+    /// its pool.
     ///
     /// # Errors
-    /// It is no snapshot, or not one that can be sent in this form; the source is not in its past;
+    /// It is not a snapshot, or cannot be sent in this form; the source is not in its past;
     /// something cannot be read; its key is not loaded.
     pub fn new(
         snapshot: &Dataset,
@@ -90,8 +90,8 @@ impl Send {
         Self::of((snapshot, kept), start, named, (form, features))
     }
 
-    /// What has arrived of a snapshot in a head, and that is not all of it: a stream that poses as the
-    /// beginning of the one that broke off, and breaks off at the same place.
+    /// A partially received snapshot in a head: a stream that equals the beginning of the
+    /// interrupted one, and breaks off at the same place.
     ///
     /// # Errors
     /// As [`Send::new`].
@@ -176,8 +176,8 @@ impl Send {
         Self { objset, begin, list, packed, terms, ending, _kept: kept }.with_list_packed()
     }
 
-    /// The same from the record on that is about this object, or about its block at `offset`: what is
-    /// before it the receiver has already, from another stream.
+    /// The same starting from the record for this object, or for its block at `offset`: the
+    /// receiver has everything before from another stream.
     ///
     /// # Errors
     /// There is no such object, or it cannot be read.
@@ -190,7 +190,7 @@ impl Send {
             found => found?,
         };
         let size = u64::from(found.block_size()).max(1);
-        // The object is said again with all that is in it: holes before its first block, too.
+        // The whole object is sent again, including holes before its first block.
         let (level, block) = match offset {
             0 => (Level(i8::MAX), BlockId(0)),
             offset => (Level::DATA, BlockId(offset / size)),
@@ -206,7 +206,7 @@ impl Send {
         self.with_list_packed()
     }
 
-    /// The same with what its list says now, padded to whole words (spec 08, section 6.1).
+    /// The same with its current list packed and padded to whole words (spec 08, section 6.1).
     fn with_list_packed(mut self) -> Result<Self, SendError> {
         if !self.list.is_empty() {
             self.packed = self.list.encode(Encoding::Xdr).map_err(SendError::List)?;
@@ -222,7 +222,7 @@ impl Send {
         &self.begin
     }
 
-    /// Bytes of the stream, from a walk that reads no contents.
+    /// Size of the stream, determined by a walk that reads no contents.
     ///
     /// # Errors
     /// Something cannot be read.
@@ -235,11 +235,11 @@ impl Send {
         Ok((ends + list).saturating_add(flow::measure(&self.objset, self.terms)?))
     }
 
-    /// Writes the stream to a sink, which gets every record with one call; a buffer before it joins
-    /// the small ones.
+    /// Writes the stream to a sink, with one call for each record; a buffered sink merges small
+    /// ones.
     ///
     /// # Errors
-    /// Something cannot be read; the sink fails; the snapshot was destroyed. What was written then
+    /// Something cannot be read; the sink fails; the snapshot was destroyed. The written part then
     /// has no end.
     pub fn write_to(&self, sink: impl Write) -> Result<Sent, SendError> {
         let mut writer = StreamWriter::new(sink, ByteOrder::NATIVE);
@@ -247,8 +247,8 @@ impl Send {
         finish(writer)
     }
 
-    /// Writes several streams as a package, which is called `name` and has what `contents` says, if
-    /// that says something.
+    /// Writes several streams as a package with the name `name` and, if any, the description
+    /// `contents`.
     ///
     /// # Errors
     /// As [`Send::write_to`]; the name or the contents are too long for a stream.
@@ -262,7 +262,7 @@ impl Send {
         let unfit = |error: FormatError| StreamError { place, problem: error.into() };
         let payload = contents.map(Package::encode).transpose().map_err(unfit)?;
         let payload = payload.unwrap_or_default();
-        // Receivers look for holds only where this says that there are some.
+        // Receivers look for holds only if this feature is set.
         let features = match contents.is_some_and(Package::has_holds) {
             true => StreamFeatures::HOLDS,
             false => StreamFeatures::NONE,
@@ -282,7 +282,7 @@ impl Send {
         finish(writer)
     }
 
-    /// Writes the stream as a part of what a writer writes.
+    /// Writes the stream as a part of a writer's output.
     ///
     /// # Errors
     /// As [`Send::write_to`].
@@ -296,7 +296,7 @@ impl Send {
     }
 }
 
-/// Has the sink write what it keeps.
+/// Flushes the sink.
 fn finish<W: Write>(writer: StreamWriter<W>) -> Result<Sent, SendError> {
     let place = writer.place();
     let flushed = writer.into_inner().flush();
@@ -315,7 +315,7 @@ fn begin_flags(dataset: &DslDataset, start: &Start) -> BeginFlags {
     flags
 }
 
-/// What it takes to receive the stream (spec 08, section 3.2).
+/// The features required to receive the stream (spec 08, section 3.2).
 fn stream_features(
     snapshot: &Dataset,
     kind: ObjsetType,

@@ -1,10 +1,10 @@
-//! What an increment starts from.
+//! The source of an increment.
 
 use crate::SendError;
 use rzfs_dsl::dataset::{Bookmark, Dataset};
 use rzfs_format::{Guid, ObjectId, Txg};
 
-/// What an increment starts from: the receiver has it already.
+/// The source of an increment: the receiver has it already.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A snapshot.
@@ -18,20 +18,20 @@ pub enum Source {
     },
 }
 
-/// A source that was found in the past of what is to be sent.
+/// A source found in the past of the sent snapshot.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Start {
     pub(crate) guid: Guid,
-    /// What was born later is sent.
+    /// Blocks born later are sent.
     pub(crate) txg: Txg,
-    /// Whether it belongs to another file system, from which this one was cloned.
+    /// Whether it belongs to the origin of the sent file system.
     pub(crate) is_in_origin: bool,
-    /// What tells its ciphertexts from all others; 0 = nothing.
+    /// Identifies its ciphertexts; 0 for none.
     pub(crate) iv_set: Guid,
 }
 
 impl Start {
-    /// The snapshot with this identity before what is being received.
+    /// The snapshot with this identity before a partially received one.
     pub(crate) fn before(received: &Dataset, guid: Guid) -> Result<Self, SendError> {
         for earlier in received.earlier_snapshots() {
             let (_, dataset) = earlier?;
@@ -55,7 +55,7 @@ impl Source {
         }
     }
 
-    /// Looks it up in the past of a snapshot (spec 08, section 7.4).
+    /// Finds it in the past of a snapshot (spec 08, section 7.4).
     pub(crate) fn start_of(&self, snapshot: &Dataset) -> Result<Start, SendError> {
         let not_earlier = || SendError::NotEarlier {
             name: snapshot.name().to_owned(),

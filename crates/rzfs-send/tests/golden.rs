@@ -1,7 +1,7 @@
-//! What we send of pools that OpenZFS made is what OpenZFS sends of them.
+//! Streams sent from pools made by OpenZFS equal those that OpenZFS sends.
 //!
-//! The judge of full streams is `zdb -B`, which writes what `zfs send` does. Increments have to be
-//! what a full stream has of what is younger.
+//! Full streams are compared with `zdb -B`, which writes the same stream as `zfs send`. An
+//! increment must contain the newer part of a full stream.
 
 use rzfs_blockdev::OpenOptions;
 use rzfs_cache::BlockKey;
@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Those with snapshots: many shapes of files, dnodes and names; two topologies; old versions.
+/// The pools with snapshots: many kinds of files, dnodes and names; two topologies; old versions.
 const POOLS: [&str; 5] = ["g01-default", "g08-draid2", "g09-stripe", "g21-v28", "g22-v8"];
 
 fn import(golden: &ReferencePool) -> Pool {
@@ -50,7 +50,7 @@ fn form(letters: &str) -> Form {
     }
 }
 
-/// What zdb makes of a snapshot.
+/// The stream that zdb writes for a snapshot.
 fn zdb_backup(golden: &ReferencePool, snapshot: &Dataset, letters: &str) -> Option<Vec<u8>> {
     let objset = format!("{}/{}", golden.pool_name(), snapshot.object().0);
     let mut zdb = Command::new(zdb_program()?);
@@ -61,8 +61,8 @@ fn zdb_backup(golden: &ReferencePool, snapshot: &Dataset, letters: &str) -> Opti
     Some(output.stdout)
 }
 
-/// OpenZFS sends a spill block that lies in its pointer as data at an impossible offset (spec 08,
-/// section 7.2); of the rest only the checksum differs.
+/// OpenZFS sends an embedded spill block as data at an impossible offset (spec 08, section 7.2). In
+/// everything else only the checksum differs.
 fn is_embedded_spill(ours: &Record, theirs: &Record) -> bool {
     let (Record::Spill(ours), Record::WriteEmbedded(theirs)) = (ours, theirs) else {
         return false;
@@ -72,8 +72,7 @@ fn is_embedded_spill(ours: &Record, theirs: &Record) -> bool {
         && ours.length == u64::from(theirs.logical_size)
 }
 
-/// What OpenZFS 2.3 says of keys in the list behind BEGIN is packed as on the host, with us for every
-/// host.
+/// OpenZFS 2.3 packs the key data in the nvlist after BEGIN in native encoding; we do it portably.
 fn is_packed_otherwise(ours: (&Record, &[u8]), theirs: (&Record, &[u8])) -> bool {
     let (Record::Begin(our_begin), Record::Begin(their_begin)) = (ours.0, theirs.0) else {
         return false;
@@ -84,7 +83,7 @@ fn is_packed_otherwise(ours: (&Record, &[u8]), theirs: (&Record, &[u8])) -> bool
     is_same && !ours.1.is_empty() && list(ours.1) == list(theirs.1)
 }
 
-/// Where two streams begin to differ.
+/// Where two streams first differ.
 fn difference(ours: &[u8], theirs: &[u8]) -> Option<String> {
     if ours == theirs {
         return None;
@@ -117,7 +116,7 @@ fn difference(ours: &[u8], theirs: &[u8]) -> Option<String> {
     }
 }
 
-/// One stream of the many to compare.
+/// One stream to compare.
 struct Job<'a> {
     golden: &'a ReferencePool,
     pool: &'a Pool,
@@ -126,7 +125,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// How our stream differs; nothing without a judge.
+    /// How our stream differs; `None` if there is no zdb.
     fn difference(&self) -> Option<String> {
         let theirs = zdb_backup(self.golden, &self.snapshot, self.letters)?;
         let ours = sent(self.pool, &self.snapshot, None, self.letters);
@@ -144,7 +143,7 @@ fn sent(pool: &Pool, snapshot: &Dataset, source: Option<&Source>, letters: &str)
     stream
 }
 
-/// Each run of zdb waits for some seconds, so many run at a time.
+/// Each run of zdb waits for some seconds, so many run in parallel.
 #[test]
 fn full_streams_are_those_of_openzfs_byte_for_byte() {
     let goldens: Vec<_> = POOLS.into_iter().filter_map(ReferencePool::golden).collect();
@@ -175,7 +174,7 @@ fn full_streams_are_those_of_openzfs_byte_for_byte() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Without any key.
+/// Without loading any key.
 #[test]
 fn raw_streams_are_those_of_openzfs_byte_for_byte() {
     let Some(golden) = ReferencePool::golden("g10-encrypted") else { return };
@@ -188,17 +187,17 @@ fn raw_streams_are_those_of_openzfs_byte_for_byte() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// An object as a receiver has it.
+/// An object at the receiver.
 #[derive(Clone, PartialEq, Debug)]
 struct Received {
     shape: (u32, u32, u32, u8),
     bonus: Vec<u8>,
     spill: Option<Vec<u8>>,
-    /// Bytes of blocks by their offsets; what is missing is zeros.
+    /// The data of blocks by their offsets; missing blocks are zeros.
     blocks: BTreeMap<u64, Vec<u8>>,
 }
 
-/// What a receiver has, after streams that were sent without options.
+/// The state of a receiver of streams sent without options.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Receiver(BTreeMap<u64, Received>);
 
@@ -243,7 +242,7 @@ impl Receiver {
     }
 }
 
-/// Snapshots of one head that follow each other, some of each pool.
+/// Consecutive snapshots of the same head, some from each pool.
 fn pairs(pool: &Pool, count: usize) -> Vec<(Dataset, Dataset)> {
     let heads = pool.datasets().root().unwrap().descendants().unwrap();
     let mut pairs = Vec::new();
@@ -310,7 +309,7 @@ fn records(stream: &[u8]) -> Vec<(Record, Vec<u8>)> {
     records
 }
 
-/// Whether a record says what an object is, as is said again before the rest of it.
+/// Whether a record describes an object; a resumed stream starts with it again.
 fn introduces(record: &Record) -> bool {
     match record {
         Record::Object(_) => true,
@@ -351,7 +350,7 @@ fn the_rest_of_a_stream_is_its_end_from_the_object_on_that_it_was_in() {
                     Record::WriteEmbedded(write) => (write.object, write.offset),
                     _ => continue,
                 };
-                // Objects that begin with a hole are all looked at.
+                // Objects that begin with a hole are all compared.
                 let next = whole.get(after).map(|(record, _)| record);
                 let has_hole = offset == 0 && matches!(next, Some(Record::Free(_)));
                 compared += 1;
@@ -391,7 +390,7 @@ fn a_stream_does_not_begin_at_what_is_not_there() {
         let error = send.resumed_at(ObjectId(object), 0).unwrap_err();
         assert_eq!(error.errno(), 2, "{object}: {error}");
     }
-    // A block that no object has is behind all that are there.
+    // A block number that no object has is past the end of every object.
     let send = Send::new(&snapshot, None, Form::default(), pool.features()).unwrap();
     let send = send.resumed_at(ObjectId(2), u64::MAX).unwrap();
     let mut rest = Vec::new();
@@ -423,7 +422,7 @@ fn what_is_not_earlier_is_no_source() {
     assert!(matches!(head, SendError::NotASnapshot { .. }), "{head}");
 }
 
-/// A sink that takes so many bytes and no more.
+/// A sink that fails after a number of bytes.
 struct Short(usize);
 
 impl Write for Short {
@@ -468,7 +467,7 @@ fn blocks_of_files_do_not_come_into_the_cache() {
     }
 }
 
-/// The identities of all blocks of files.
+/// The keys of all data blocks of files.
 #[derive(Default)]
 struct Blocks(Vec<BlockKey>);
 

@@ -1,18 +1,17 @@
-//! Talking to the pools that are mounted: where their control sockets are and how to ask.
+//! Talks to mounted pools: locates their control sockets and sends requests.
 //!
-//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`; of a long name, which
-//! the system has no room for in the path of a socket, there are the beginning and a checksum.
-//! Root's directory is `/run/rzfs`, whatever session root is in, so that `sudo`, cron and a login
-//! shell find the same pools. Everybody else's is `rzfs` below `$XDG_RUNTIME_DIR` or
-//! `/run/user/UID`, or `/tmp/rzfs-UID` where the system makes no such directories; pools are looked
-//! for in all of these. Who is root in a user namespace only (`unshare -r`) may have `/run/rzfs`
-//! where `/run` is the namespace's own, as in containers; where it is not, that is everybody else,
-//! and `UID` is the number outside, so that pools of the user are found from both sides.
-//! `$RZFS_RUNTIME_DIR` takes the place of them all. A directory belongs to one user and nobody else
-//! may enter it; one that does not look like that is refused, so no other user can put a socket
-//! there. Only root may look into a directory of somebody else, which has to be named: what answers
-//! there says what it likes. The system may take a directory away when its user logs out: a process
-//! that goes on then listens in the next one of them that is there.
+//! Every process that has a pool mounted listens on `DIRECTORY/POOL.sock`; a name too long for a
+//! socket path is shortened to its beginning and a checksum. Root's directory is `/run/rzfs`,
+//! regardless of root's session, so that `sudo`, cron and a login shell find the same pools. Other
+//! users have `rzfs` below `$XDG_RUNTIME_DIR` or `/run/user/UID`, or `/tmp/rzfs-UID` where the
+//! system makes no such directories; all of these are searched for pools. Root of a user namespace
+//! (`unshare -r`) may use `/run/rzfs` where `/run` belongs to the namespace, as in containers;
+//! otherwise it counts as another user, and `UID` is the number outside, so that the user's pools
+//! are found from both sides. `$RZFS_RUNTIME_DIR` replaces them all. A directory belongs to one
+//! user and must be closed to others; any other is refused, so that no other user can put a socket
+//! there. Only root may look into another user's directory, which must be named: its sockets are
+//! untrusted. The system may remove a directory at logout: a surviving process then listens in the
+//! next existing one.
 
 mod client;
 mod error;
@@ -42,22 +41,22 @@ use std::time::Duration;
 
 /// A pool with the shortest name.
 const SHORTEST_POOL: &str = "a";
-/// How long all pools together may take to say who they are when it is only asked which there are.
+/// How long all pools together may take to identify themselves for a listing.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bytes of the longest path that the system has room for in the address of a socket.
+/// Maximum length in bytes of a socket path.
 const MAX_SOCKET_PATH: usize = 107;
 
-/// Bytes of the longest name that a socket has as it is, which leaves some 60 for the directory.
+/// Maximum length in bytes of an unshortened socket name, which leaves some 60 for the directory.
 const MAX_SOCKET_NAME: usize = 42;
 
-/// Bytes that are left of a longer name, in front of its checksum.
+/// Bytes of a longer name that are kept, before its checksum.
 const KEPT_OF_NAME: usize = 25;
 
-/// The variable with the directory below which the sockets are, in place of all others.
+/// The variable with the directory of the sockets, which overrides all others.
 const DIRECTORY_VARIABLE: &str = "RZFS_RUNTIME_DIR";
 
-/// The variable with the directory that a session has.
+/// The variable with the runtime directory of a session.
 const SESSION_VARIABLE: &str = "XDG_RUNTIME_DIR";
 
 /// The directory of root.
@@ -68,20 +67,20 @@ const ROOTS_DIRECTORY: &str = "/run/rzfs";
 pub struct ControlDirectory {
     /// Where new sockets are made.
     own: PathBuf,
-    /// Where processes of other sessions of the user may have made theirs.
+    /// Where processes in other sessions of the user may have made theirs.
     others: Vec<PathBuf>,
-    /// The variable that says where new ones are made.
+    /// The variable that determines where new ones are made.
     variable: Option<&'static str>,
 }
 
 impl ControlDirectory {
-    /// The directory of the user who asks.
+    /// The directory of the calling user.
     #[must_use]
     pub fn of_user() -> Self {
         let uid = geteuid();
         let below = |variable| {
             let value = std::env::var_os(variable).map(PathBuf::from);
-            // What the XDG specification says of relative ones, too.
+            // The XDG specification ignores relative paths, too.
             value.filter(|path| path.is_absolute()).map(|path| path.join("rzfs"))
         };
         if let Some(directory) = below(DIRECTORY_VARIABLE) {
@@ -92,12 +91,12 @@ impl ControlDirectory {
         if uid.is_root() && (namespace.is_none() || may_have(uid, &roots)) {
             return Self::at(roots);
         }
-        // What the user has outside of the namespace.
+        // The user's number outside the namespace.
         let known_as = namespace.and_then(|namespace| namespace.outside_of(uid)).unwrap_or(uid);
         let run = PathBuf::from(format!("/run/user/{}/rzfs", known_as.as_raw()));
         let temporary = PathBuf::from(format!("/tmp/rzfs-{}", known_as.as_raw()));
         let session = below(SESSION_VARIABLE);
-        // `su` leaves its user the variable of another one, and a session may have ended.
+        // `su` leaves the user another one's variable, and a session may have ended.
         let sessions = session.iter().cloned().chain([run]);
         let mut others: Vec<_> = sessions.filter(|path| is_place_of(uid, path)).collect();
         others.dedup();
@@ -116,7 +115,7 @@ impl ControlDirectory {
     /// Makes the directory if it is missing, and checks that it is private.
     pub fn prepare(&self) -> Result<(), ControlError> {
         let fail = |source| ControlError::Directory { path: self.own.clone(), source };
-        // Root makes none in a user's directory: the user could not use that any more.
+        // Root makes none in a user's directory: the user could not use it any more.
         let above = self.own.parent().and_then(|above| fs::symlink_metadata(above).ok());
         if geteuid().is_root() && above.is_some_and(|above| is_of_a_user(above.uid())) {
             return Err(ControlError::Unsafe(self.own.clone()));
@@ -135,7 +134,7 @@ impl ControlDirectory {
     /// Checks that the directory has room for the socket of a pool.
     ///
     /// # Errors
-    /// [`ControlError::TooLong`] if it has not.
+    /// [`ControlError::TooLong`] if not.
     pub fn check_length(&self, pool: &str) -> Result<(), ControlError> {
         let length = self.socket(pool).as_os_str().len();
         match length.saturating_sub(MAX_SOCKET_PATH) {
@@ -154,27 +153,27 @@ impl ControlDirectory {
         socket_in(&self.own, pool)
     }
 
-    /// Where the socket of a pool can be made anew when it has gone, and its directory with it
-    /// perhaps. Such a directory is made, but not what is above it: a session takes that along when
-    /// it ends, and it comes back with the next one.
+    /// Where the socket of a pool can be recreated if it is gone, perhaps with its directory. Such
+    /// a directory is made, but not its parents: these go with a session and come back with the
+    /// next one.
     pub fn renewed_sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
         let all = std::iter::once(&self.own).chain(&self.others);
         let made = all.filter(|path| is_made_private(path));
         made.map(move |path| socket_in(path, pool)).filter(|path| can_be_bound(path))
     }
 
-    /// Where somebody of this user may listen for a pool.
+    /// Where a process of this user may listen for a pool.
     pub fn sockets(&self, pool: &str) -> impl Iterator<Item = PathBuf> {
         let usable = self.others.iter().filter(|path| is_private(path).is_ok_and(|usable| usable));
         let all = std::iter::once(&self.own).chain(usable);
         all.map(move |path| socket_in(path, pool)).filter(|path| can_be_bound(path))
     }
 
-    /// Connections to all mounted pools, by name, and why others do not answer soon: all are asked at
-    /// once. Sockets that nobody listens on are skipped.
+    /// Connections to all mounted pools, by name, and the errors of slow ones: all are asked at
+    /// once. Sockets without a listener are skipped.
     ///
-    /// What is asked of these pools later is not waited for much longer either, unless it is to read
-    /// what is long, or to change something.
+    /// Later requests to these pools have short timeouts too, unless they read much or change
+    /// something.
     ///
     /// # Errors
     /// The directory cannot be used.
@@ -182,7 +181,7 @@ impl ControlDirectory {
         self.mounted_within(LISTING_TIMEOUT)
     }
 
-    /// The same in so much time.
+    /// The same with a time limit.
     ///
     /// # Errors
     /// As [`ControlDirectory::mounted`].
@@ -202,11 +201,11 @@ impl ControlDirectory {
         Ok(mounted)
     }
 
-    /// Where somebody of this user may listen.
+    /// Where a process of this user may listen.
     fn all_sockets(&self) -> Result<Vec<PathBuf>, ControlError> {
         let mut sockets = self.own_sockets()?;
         for path in &self.others {
-            // What others have put there is none of ours.
+            // Entries put there by others are ignored.
             match sockets_in(path) {
                 Ok(more) => sockets.extend(more),
                 Err(error) => tracing::debug!(%error, "passed over"),
@@ -215,19 +214,18 @@ impl ControlDirectory {
         Ok(sockets)
     }
 
-    /// Those in its own directory, which has room for some.
+    /// The sockets in its own directory, which must leave room for names.
     fn own_sockets(&self) -> Result<Vec<PathBuf>, ControlError> {
         self.check_length(SHORTEST_POOL)?;
         sockets_in(&self.own)
     }
 
-    /// A connection to one mounted pool, which may take longer to answer than one that is not
-    /// named.
+    /// A connection to a named mounted pool, which may take longer to answer than listed ones.
     ///
     /// # Errors
-    /// Among others it is there and does not answer.
+    /// Among others, it exists and does not answer.
     pub fn mounted_as(&self, pool: &str) -> Result<Option<ControlClient>, ControlError> {
-        // Tells whether the directory can be used.
+        // Checks that the directory can be used.
         self.own_sockets()?;
         let mut silent = None;
         for path in self.sockets(pool) {
@@ -241,7 +239,7 @@ impl ControlDirectory {
     }
 }
 
-/// Pools whose names have no `~` have different sockets, but for names of the same checksum.
+/// Pools whose names have no `~` have different sockets, unless checksums collide.
 fn socket_in(directory: &Path, pool: &str) -> PathBuf {
     let name = pool.replace('/', "_");
     if name.len() <= MAX_SOCKET_NAME {
@@ -255,12 +253,12 @@ fn socket_in(directory: &Path, pool: &str) -> PathBuf {
     directory.join(format!("{kept}~{:016x}.sock", sum.0[0]))
 }
 
-/// Whether the system has room for the path of a socket.
+/// Whether the path of a socket is short enough.
 fn can_be_bound(socket: &Path) -> bool {
     socket.as_os_str().len() <= MAX_SOCKET_PATH
 }
 
-/// The sockets in a directory, which is private to whoever asks; root may ask everybody.
+/// The sockets in a directory that is private to the caller; root may query all users' pools.
 fn sockets_in(directory: &Path) -> Result<Vec<PathBuf>, ControlError> {
     let fail = |source| ControlError::Directory { path: directory.to_owned(), source };
     let asks = geteuid();
@@ -290,18 +288,18 @@ fn ask_all<T: Send>(sockets: &[PathBuf], ask: impl Fn(&Path) -> T + Sync) -> Vec
             .collect();
         let answers = asked.into_iter().zip(sockets).map(|(asked, path)| match asked {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // The system has no more threads.
+            // The system has no threads left.
             Err(_) => ask(path),
         });
         answers.collect()
     })
 }
 
-/// The pools that are mounted.
+/// The mounted pools.
 #[derive(Debug, Default)]
 pub struct Mounted {
-    /// Those that answer, by name.
+    /// The responsive ones, by name.
     pub clients: Vec<ControlClient>,
-    /// Why others do not.
+    /// The errors of the others.
     pub silent: Vec<ControlError>,
 }

@@ -1,7 +1,7 @@
-//! The process that has a pool mounted: it answers on the pool's control socket until it is told
-//! to unmount, by request, by signal, or because somebody else ended its last mount.
+//! The process that has a pool mounted: it serves the pool's control socket until the pool is
+//! unmounted, by request, by signal, or because its last mount was ended from outside.
 //!
-//! This is the only place with a runtime. Everything below it blocks, and runs on the runtime's
+//! Only this module uses an async runtime. All code below it blocks, and runs on the runtime's
 //! blocking threads.
 
 mod allocator;
@@ -47,28 +47,28 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use turns::Turns;
 
-/// How long nobody is let in after somebody could not be.
+/// Pause before the next accept after a failed one.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// How often it is looked whether the control socket is still there.
+/// How often to check that the control socket still exists.
 const SOCKET_GLANCE: Duration = Duration::from_secs(2);
 
-/// The end of a channel that notices when all mounts are gone.
+/// The receiver that notices when all mounts are gone.
 pub(crate) type MountsGone = mpsc::Receiver<Infallible>;
 
-/// Something for mounts to hold while they last, and the end that notices when all are gone.
+/// A token that mounts hold, and the receiver that notices when all are gone.
 pub(crate) fn mounts_end() -> (Arc<mpsc::Sender<Infallible>>, MountsGone) {
     let (sender, receiver) = mpsc::channel(1);
     (Arc::new(sender), receiver)
 }
 
-/// A process that is ready to serve.
+/// A process ready to serve.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     socket: ControlSocket,
     signals: [Signal; 4],
     beginning: Beginning,
     endings: EndingThreads,
-    // After what is registered with it.
+    // Dropped after everything registered with it.
     runtime: Runtime,
 }
 
@@ -96,14 +96,14 @@ impl Daemon {
         Ok(Self { socket, signals, beginning, endings, runtime })
     }
 
-    /// The pool is open, and about to be mounted: a signal has nobody wait for its devices any
-    /// more, which `relieve` does if they are waited for. Before, it ends the process.
+    /// Notes that the pool is open and about to be mounted: from now on a signal calls `relieve` to
+    /// stop waits for its devices. Before, it ends the process.
     pub(crate) fn mounting(&self, relieve: impl Fn() + Send + 'static) {
         self.beginning.mounting(relieve);
     }
 
-    /// Serves until the pool is unmounted: by request, by signal, or because everybody who had
-    /// the other end of `ended` is gone.
+    /// Serves until the pool is unmounted: by request, by signal, or because all holders of the
+    /// sender of `ended` are gone.
     pub(crate) fn serve(
         self,
         mounted: Arc<impl Mounted>,
@@ -112,7 +112,7 @@ impl Daemon {
         let Self { socket, signals, beginning, endings, runtime } = self;
         drop(beginning);
         let served = runtime.block_on(run(socket, signals, mounted, endings.handles(), ended));
-        // Requests that wait for devices do not keep a process that is to end.
+        // Requests that wait for devices do not delay the end of the process.
         runtime.shutdown_timeout(LAST_PATIENCE);
         endings.shut_down(LAST_PATIENCE);
         served
@@ -132,7 +132,7 @@ async fn run(
         ended.recv().await;
         leave(&mounted, &endings).await
     });
-    // Changes that were done while somebody ended the pool: their answers come when it has ended.
+    // Changes finished while the pool was being ended: their answers are sent at its end.
     let mut waiting = Vec::new();
     let mut asked_by_signal = AskedBySignal::default();
     let turns = Arc::new(Turns::new());
@@ -149,7 +149,7 @@ async fn run(
                 }
                 Err(error) => {
                 tracing::warn!(%error, "control socket");
-                // Without descriptors the next one fails as well, until somebody gives some back.
+                // Without descriptors the next one fails as well, until some are closed.
                 sleep(ACCEPT_AGAIN).await;
             }
             },
@@ -163,7 +163,7 @@ async fn run(
                 let is_end = farewell.is_end;
                 waiting.push(farewell);
                 if is_end {
-                    // Whoever asked may mount the pool again at once, so the socket goes first.
+                    // The client may mount the pool again at once, so the socket goes first.
                     drop(socket);
                     let ended = asked_by_signal.finish(mounted.as_ref()).await;
                     return ended.and(say_all(waiting).await);
@@ -171,7 +171,7 @@ async fn run(
             }
             ended = leaving.as_mut() => {
                 let ended = asked_by_signal.finish(mounted.as_ref()).await.and(ended);
-                // Perhaps that was because of a request, which is about to be answered.
+                // This may be due to a request that is about to be answered.
                 drop(farewell_sender);
                 if waiting.is_empty() {
                     waiting.extend(farewells.recv().await);

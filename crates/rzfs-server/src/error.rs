@@ -1,4 +1,4 @@
-//! Why a pool is not served, or not all of it.
+//! Errors of serving a pool.
 
 use crate::control::ControlError;
 use crate::daemon::DaemonError;
@@ -16,29 +16,29 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What to do about the directory where a new pool belongs.
+/// Advice about the mount point of a new pool.
 const OTHER_MOUNT_POINT: &str = "use '-m' option to provide a different default";
 
-/// Why a pool is not served, or was not served to a good end.
+/// Why a pool is not served, or was not closed in order.
 ///
-/// Commands have words of their own for much of this: they know what they were asked for.
+/// Commands have their own messages for much of this: they know the request.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// It cannot be found, or not be opened.
+    /// It cannot be found or opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It cannot be made.
+    /// It cannot be created.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// There is something in the directory where a new pool belongs.
+    /// The mount point of a new pool is not empty.
     #[error("mountpoint '{}' exists and is not empty\n{OTHER_MOUNT_POINT}", .0.display())]
     MountPointInUse(PathBuf),
-    /// The directory where a new pool belongs cannot be read.
+    /// The mount point of a new pool cannot be read.
     #[error("mountpoint '{}' : {}\n{OTHER_MOUNT_POINT}", path.display(), without_number(source))]
     MountPoint {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// A pool with this name is served already.
@@ -51,29 +51,29 @@ pub enum ServeError {
         pool: String,
         /// The process.
         process: u32,
-        /// The name that the pool has there.
+        /// The pool's name there.
         name: String,
     },
     /// The control socket cannot be made.
     #[error("control socket: {0}")]
     Socket(io::Error),
-    /// Other processes of this user cannot be asked.
+    /// Other processes of this user cannot be queried.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// A property that the pool is imported with has no such value.
+    /// A property of the import has an invalid value.
     #[error("cannot import pool '{pool}': {source}")]
     Setting {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: SettingError,
     },
-    /// A property that the pool is imported with is not changed.
+    /// A property of the import cannot be set.
     #[error("cannot import pool '{pool}': {source}")]
     Change {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: ChangeError,
     },
     /// The pool cannot be read.
@@ -82,43 +82,43 @@ pub enum ServeError {
     /// A dataset cannot be found or read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// A key that was named is of no use, or nobody can be asked for one.
+    /// A named key is useless, or there is no way to ask for one.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Mounts are expected of the pool, and none are planned.
+    /// The pool has nothing to mount.
     #[error("cannot mount '{pool}': no file system to mount")]
     NothingToMount {
         /// The pool.
         pool: String,
-        /// What keeps the root of the pool from being mounted.
+        /// Why the root of the pool cannot be mounted.
         reason: Unmountable,
     },
-    /// Of what was planned nothing is mounted, which was told.
+    /// Nothing of the plan is mounted, which was reported.
     #[error("nothing is mounted")]
     NothingMounted,
     /// File systems cannot be opened.
     #[error(transparent)]
     FileSystem(#[from] Box<ZplError>),
-    /// The pool has failed before it was served.
+    /// The pool failed before it was served.
     #[error("cannot import '{pool}': {reason}")]
     Stopped {
         /// The pool.
         pool: String,
-        /// Why.
+        /// The reason.
         reason: Arc<LiveError>,
     },
-    /// The pool was let go of, but not as it was to be.
+    /// The pool was closed, but not as requested.
     #[error(transparent)]
     Ended(#[from] Refusal),
-    /// Nobody could be answered.
+    /// The daemon failed.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
-    /// The system does not let the process have its signals.
+    /// The process cannot handle its signals.
     #[error("{0}")]
     Signals(io::Error),
 }
 
-/// What keeps the root file system of a pool from being mounted.
+/// Why the root file system of a pool cannot be mounted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unmountable {
     /// Property `canmount` has this value.
@@ -132,10 +132,10 @@ pub enum Unmountable {
 /// Why a key is not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The dataset that a key was named for does not exist.
+    /// The dataset of a named key does not exist.
     #[error("cannot open '{0}': dataset does not exist")]
     NoDataset(String),
-    /// A key that was named for no dataset fits none.
+    /// A key named without a dataset fits none.
     #[error(
         "Key load error: '{}' is not the key of any encryption root of '{pool}'.",
         path.display()
@@ -151,7 +151,7 @@ pub enum KeyError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// It is not the key of the dataset.
@@ -163,10 +163,10 @@ pub enum KeyError {
     /// Anything else that keeps a key from being loaded.
     #[error("Key load error: {0}")]
     Load(Box<DatasetError>),
-    /// What there is to know about keys cannot be read.
+    /// The properties of keys cannot be read.
     #[error(transparent)]
     Unreadable(Box<DatasetError>),
-    /// Nobody can be asked for a key.
+    /// There is no terminal to ask for a key.
     #[error("terminal: {0}")]
     Terminal(io::Error),
 }
@@ -178,7 +178,7 @@ impl From<DatasetError> for KeyError {
 }
 
 impl KeyError {
-    /// A key that the dataset with this name does not take.
+    /// The error for a key that the dataset with this name rejects.
     pub(crate) fn of_load(name: &str, error: DatasetError) -> Self {
         match error {
             DatasetError::WrongKey { .. } => Self::Wrong(name.to_owned()),
@@ -191,15 +191,15 @@ impl KeyError {
 /// Why a file system is not mounted, in the words of `zfs`.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMounted {
-    /// There is something in its directory, which is not to be hidden.
+    /// Its directory is not empty, and must not be hidden.
     #[error("cannot mount '{}': directory is not empty", .0.display())]
     NotEmpty(PathBuf),
-    /// It cannot have its directory.
+    /// It cannot have its mount point.
     #[error("cannot mount '{dataset}': {source}")]
     Place {
         /// The file system.
         dataset: String,
-        /// Why not.
+        /// The reason.
         source: PlaceError,
     },
     /// Anything else.
@@ -207,7 +207,7 @@ pub enum NotMounted {
     Other {
         /// The file system.
         dataset: String,
-        /// What happened.
+        /// The reason.
         source: Box<dyn Error>,
     },
 }
@@ -221,7 +221,7 @@ impl NotMounted {
         move |source| Self::Other { dataset: dataset.to_owned(), source: source.into() }
     }
 
-    /// One that was to share the mount of another.
+    /// One that was to share another one's mount.
     pub(crate) fn inside(
         dataset: &str,
         directory: PathBuf,
@@ -234,7 +234,7 @@ impl NotMounted {
         }
     }
 
-    /// Whether this user may not have a directory where it belongs.
+    /// Whether this user lacks permission for its directory.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Place { source, .. } if source.is_denied())

@@ -1,5 +1,5 @@
-//! Keys of encrypted file systems: those that were named, those where property `keylocation` says,
-//! and those that somebody gives who is asked.
+//! Keys of encrypted file systems: named keys, those at property `keylocation`, and those entered
+//! on request.
 
 use crate::error::KeyError;
 use crate::request::{KeyLoading, NamedKey};
@@ -14,17 +14,17 @@ use std::path::Path;
 /// How often a key may be typed wrong, as in OpenZFS.
 const ATTEMPTS: usize = 3;
 
-/// The format with the name that property `keyformat` has for it.
+/// The format with this name in property `keyformat`.
 #[must_use]
 pub fn format_of_name(name: &str) -> Option<KeyFormat> {
     let all = [KeyFormat::Raw, KeyFormat::Hex, KeyFormat::Passphrase];
     all.into_iter().find(|format| format.name() == name)
 }
 
-/// Loads the keys that were named.
+/// Loads the named keys.
 ///
 /// # Errors
-/// A key fits nothing: whoever named it counts on it.
+/// A key fits nothing, although the user counts on it.
 pub fn load_named(pool: &Pool, keys: &[NamedKey]) -> Result<(), KeyError> {
     keys.iter().try_for_each(|key| load_one_named(pool, key))
 }
@@ -43,10 +43,10 @@ fn load_one_named(pool: &Pool, named: &NamedKey) -> Result<(), KeyError> {
     }
 }
 
-/// Gets the key of a file system if it lacks one; tells whether it has one now.
+/// Gets the key of a file system if it lacks one; returns whether it has one now.
 ///
 /// # Errors
-/// What there is to know about its key cannot be read, or nobody can be asked.
+/// The properties of its key cannot be read, or there is no way to ask.
 pub fn obtain(
     dataset: &Dataset,
     loading: KeyLoading,
@@ -66,7 +66,7 @@ pub fn obtain(
         let loaded = from_file(&root, Path::new(path));
         return Ok(tell(loaded, starter));
     }
-    // What is fetched from the network has to be fetched by the user.
+    // A key from the network must be fetched by the user.
     if location != "prompt" {
         return Ok(false);
     }
@@ -75,7 +75,7 @@ pub fn obtain(
     };
     let wanted = |source| WantedKey { root: root.name(), format, source };
     match loading {
-        // Raw keys are no text.
+        // Raw keys are not text.
         KeyLoading::FilesAndTerminal if format != KeyFormat::Raw => {
             from_terminal(&root, &wanted(KeySource::Terminal), starter)
         }
@@ -92,7 +92,7 @@ fn from_file(root: &Dataset, path: &Path) -> Result<(), KeyError> {
     load(root, &Secret::read_file(path).map_err(unread)?)
 }
 
-/// Asks at the terminal, more than once if what is typed is wrong.
+/// Asks at the terminal, again if the key is wrong.
 fn from_terminal(
     root: &Dataset,
     wanted: &WantedKey<'_>,
@@ -115,7 +115,7 @@ fn load(root: &Dataset, key: &Secret) -> Result<(), KeyError> {
     root.load_key(key.bytes()).map_err(|error| KeyError::of_load(root.name(), error))
 }
 
-/// Whether a key is loaded; if not, the starter hears why.
+/// Whether a key was loaded; if not, the starter gets the error.
 fn tell(loaded: Result<(), KeyError>, starter: &mut dyn Starter) -> bool {
     if let Err(error) = &loaded {
         starter.hear(Notice::Key(error));

@@ -1,17 +1,16 @@
-//! The process that has a pool open, for its mounts or until it is exported, and what others need
-//! to talk to it.
+//! The process that has a pool open, for its mounts or until it is exported, and the client side to
+//! talk to it.
 //!
 //! ```text
 //! command                                        process in the background
 //! ServeRequest ──── in_background ──────────────> Readiness::request ──> serve
 //!                   Verdict <──────────────────── Readiness::ready        │ until the pool is
-//! Request ───────── ControlClient ───────────────────────────> Answer     │ let go of
+//! Request ───────── ControlClient ───────────────────────────> Answer     │ closed
 //! ```
-//! [`protocol`] is what is asked and answered, [`control`] finds the processes and asks them,
-//! [`service`] answers from an open pool, [`request`] is what is to be served. Nothing here knows
-//! command lines or prints: whoever starts a process is its [`starter`], which hears what went
-//! wrong and is asked for keys. [`sandbox`] keeps processes that read images from what they have no
-//! use for.
+//! [`protocol`] defines requests and answers, [`control`] finds the processes and queries them,
+//! [`service`] answers from an open pool, [`request`] describes what to serve. Nothing here knows
+//! command lines or prints: the [`starter`] of a process receives error reports and is asked for
+//! keys. [`sandbox`] restricts processes that read images to the operations they need.
 #![forbid(unsafe_code)]
 
 pub mod control;

@@ -1,4 +1,4 @@
-//! Serving a pool: it is opened or made, mounted, and answered for until it is let go of.
+//! Serving a pool: it is opened or created, mounted, and served until it is closed.
 
 mod change;
 mod contents;
@@ -37,19 +37,19 @@ use rzfs_fuse::mounts_without_helper;
 use std::io;
 use std::sync::Arc;
 
-/// Has a process in the background serve a pool, and waits until it does. It is this program with
+/// Starts a background process that serves a pool, and waits until it does. It is this program with
 /// `options` and the subcommand [`crate::SERVE`].
 ///
 /// # Errors
-/// No process can be started or told what to serve.
+/// The process cannot be started, or the request cannot be passed.
 pub fn in_background(request: &ServeRequest, options: &[&str]) -> io::Result<Verdict> {
     daemon::in_background(request, request.input(), options)
 }
 
-/// Opens the pool, mounts, calls `ready`, and serves until the pool is let go of.
+/// Opens the pool, mounts, calls `ready`, and serves until the pool is closed.
 ///
 /// # Errors
-/// [`ServeError`]: the pool could not be served, or was not let go of in order.
+/// [`ServeError`]: the pool could not be served, or was not closed in order.
 pub fn serve(
     request: ServeRequest,
     starter: &mut dyn Starter,
@@ -57,19 +57,18 @@ pub fn serve(
 ) -> Result<Completeness, ServeError> {
     daemon::let_through().map_err(ServeError::Signals)?;
     daemon::wait_for_no_pages();
-    // Before anything is read of a device.
+    // Before anything is read from a device.
     if mounts_without_helper() {
         privileges::drop_needless();
         sandbox::enter(Duty::Serving);
     }
     if let Err(error) = rzfs_fuse::hold_process_files() {
-        // Whoever mounts something is told.
+        // Each later mount fails with an error.
         tracing::debug!(%error, "nothing can be mounted");
     }
-    // Before anything is opened that a process in trouble must not keep.
+    // Before anything is opened that a hung process must not hold.
     if let Err(error) = rzfs_fuse::run_errands_apart() {
-        // Many containers forbid it; then only a process that is killed at the wrong moment
-        // lingers.
+        // Many containers forbid it; then only a process that is killed at a bad moment lingers.
         tracing::debug!(%error, "no threads with descriptors of their own");
     }
     let Opened { daemon, contents, place, event } = match request {
@@ -78,7 +77,7 @@ pub fn serve(
         ServeRequest::Import(request) => opening::import(&request, starter)?,
     };
     let (mounted, ended) = mount(&daemon, contents, &place, starter)?;
-    // Keys that were named are in it.
+    // It contains the named keys.
     drop(place);
     mounted.note(event);
     let completeness = mounted.completeness();
@@ -88,16 +87,16 @@ pub fn serve(
     if let Err(error) = &served
         && !mounted.is_over()
     {
-        // Nobody may be there to read what is written below.
+        // There may be no reader of the message below.
         tracing::error!(%error, "the pool is let go of");
-        // Nobody can end the mounts any more.
+        // The mounts could not be ended any more.
         mounted.end(Ending::FORCED)?;
     }
     served?;
     Ok(completeness)
 }
 
-/// Mounts what is to be mounted of a pool. One that is written is exported if that fails.
+/// Mounts the pool as planned. A writable pool is exported if that fails.
 fn mount(
     daemon: &Daemon,
     contents: Contents,

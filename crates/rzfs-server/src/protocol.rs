@@ -1,12 +1,12 @@
-//! What commands ask a running pool, and what it answers.
+//! Requests of commands to a running pool, and its answers.
 //!
 //! The same types serve the control socket of a mounted pool, a pool opened in process, and the
 //! tests. On the socket a message is one line of JSON: an [`Envelope`] around a [`Request`] goes
 //! in, an envelope around an [`Answer`] comes back; a connection carries any number of pairs, in
-//! turn. A peer that speaks another [`VERSION`] is told so and sent away.
+//! turn. A peer with another [`VERSION`] gets an error and is disconnected.
 //!
-//! Answers are plain data: numbers in bytes, seconds and counts, names as ZFS gives them. How they
-//! are laid out is the business of whoever prints them.
+//! Answers are plain data: numbers in bytes, seconds and counts, names as ZFS gives them. Their
+//! formatting is up to the command that prints them.
 
 mod accounts;
 mod change;
@@ -52,7 +52,7 @@ pub use sweep::{Erasure, SweepReport, SweepRequest};
 pub use temporary::Temporary;
 pub use wire::{Incoming, MAX_ANSWER, MAX_REQUEST, WireError, decode, encode, receive, send};
 
-// What messages say in the engine's own words.
+// Types of the engine used in messages.
 pub use rzfs_dsl::live::SweepOrder;
 pub use rzfs_dsl::pool::{Erratum, PoolStatus, ScanFunction, SweepKind, SweepState};
 pub use rzfs_vdev::Health;
@@ -62,7 +62,7 @@ use serde::{Deserialize, Serialize};
 /// Version of requests and answers; it changes whenever an older peer would misunderstand.
 pub const VERSION: u32 = 14;
 
-/// A message and the version of the language that it is in.
+/// A message with its protocol version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Envelope<T> {
     /// [`VERSION`] of the sender.
@@ -78,7 +78,7 @@ impl<T> Envelope<T> {
     }
 }
 
-/// A question to one pool.
+/// A request to one pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
@@ -86,72 +86,72 @@ pub enum Request {
     Identify,
     /// State, vdevs and properties of the pool.
     Pool,
-    /// What was done to the pool.
+    /// The history of the pool.
     History,
     /// Properties of datasets.
     Datasets(DatasetQuery),
-    /// Who keeps these snapshots from being destroyed.
+    /// The holds on these snapshots.
     Holds {
         /// Their names.
         names: Vec<String>,
     },
-    /// What users, groups or projects use of a file system.
+    /// The usage of a file system by users, groups or projects.
     Accounts(AccountQuery),
-    /// How many files of a file system have been removed and have their space still.
+    /// The number of removed files of a file system that still occupy space.
     UnfreedFiles {
         /// Its name.
         file_system: String,
     },
-    /// How much comes back when runs of snapshots are destroyed.
+    /// The space reclaimed by destroying runs of snapshots.
     Reclaimed {
-        /// The first and the last one of each, of one head.
+        /// The first and the last one of each, of the same head.
         runs: Vec<(String, String)>,
     },
-    /// Which files are not what they were.
+    /// The files that differ.
     Differences(DiffQuery),
-    /// Send a snapshot: the stream comes in parts, and what is said of it last.
+    /// Send a snapshot: the stream comes in parts, followed by the answer.
     Send(SendRequest),
-    /// How long that stream is, or each of its streams.
+    /// The size of that stream, or of each of its streams.
     StreamSizes(SendRequest),
-    /// Receive a snapshot, or several: the stream follows in parts. The answers are, for each,
-    /// [`Answer::Receiving`] as soon as its beginning is read and [`Answer::Received`]; before and after
-    /// all of them [`Answer::Adjusted`] for each change of a tree; and at last [`Answer::Done`].
+    /// Receive a snapshot, or several: the stream follows in parts. For each there is
+    /// [`Answer::Receiving`] once its beginning is read, then [`Answer::Received`]; before and
+    /// after all of them [`Answer::Adjusted`] for each change of a tree; finally [`Answer::Done`].
     Receive(ReceiveRequest),
-    /// Where file systems of the pool are mounted.
+    /// The mounts of the pool.
     Mounts,
-    /// What happened to the pool since it was opened, the oldest event first.
+    /// The events of the pool since it was opened, the oldest first.
     Events,
     /// Forget these events.
     ClearEvents,
-    /// What was counted since the pool was opened; answered without I/O.
+    /// The counters since the pool was opened; answered without I/O.
     Stats,
     /// Change the pool; the answer comes when the change is on disk.
     Change {
-        /// What is to change.
+        /// The change.
         change: Change,
-        /// The line that the pool's history gets, if it is to get one.
+        /// The line for the pool's history, if any.
         command: Option<String>,
     },
-    /// How the vdevs would be if some were added; nothing is changed.
+    /// The layout of the vdevs after an addition; nothing is changed.
     PlanAdd(AddRequest),
-    /// End all mounts and let go of the devices; a pool that is open for writing is exported. The
-    /// answer comes when that is done.
+    /// End all mounts and close the devices; a pool open for writing is exported. The answer comes
+    /// when that is done.
     Unmount {
-        /// Detach mounts that are in use as well.
+        /// Detach mounts in use, too.
         force: bool,
-        /// The line that the pool's history gets, if it is to get one.
+        /// The line for the pool's history, if any.
         command: Option<String>,
     },
     /// As [`Request::Unmount`], but the pool is marked as destroyed.
     Destroy {
-        /// Detach mounts that are in use as well.
+        /// Detach mounts in use, too.
         force: bool,
-        /// The line that the pool's history gets.
+        /// The line for the pool's history.
         command: String,
     },
 }
 
-/// What a pool answers.
+/// An answer of a pool.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -167,7 +167,7 @@ pub enum Answer {
     Holds(Vec<HoldReport>),
     /// To [`Request::Accounts`], by owner and number.
     Accounts(Vec<AccountReport>),
-    /// To [`Request::UnfreedFiles`]: none of a file system that is not in use, or only read.
+    /// To [`Request::UnfreedFiles`]: 0 for a file system that is not in use, or read-only.
     UnfreedFiles(u64),
     /// To [`Request::Reclaimed`]: bytes.
     Reclaimed(u64),
@@ -175,30 +175,30 @@ pub enum Answer {
     Differences(DiffPart),
     /// To [`Request::StreamSizes`].
     StreamSizes(StreamSizes),
-    /// To [`Request::Receive`]: what the stream is.
+    /// To [`Request::Receive`]: the description of the stream.
     Receiving(ReceiveReport),
-    /// To [`Request::Receive`]: it is there.
+    /// To [`Request::Receive`]: it has arrived.
     Received {
-        /// Bytes of the stream behind its first record.
+        /// Bytes of the stream after its first record.
         bytes: u64,
-        /// What could not be done besides: mounts that were not made.
+        /// Secondary failures: mounts that were not made.
         complaints: Vec<String>,
-        /// What of the stream is not had here, and is no failure: properties that the target cannot
-        /// have.
+        /// Parts of the stream that are not supported here, which is no failure: properties that
+        /// the target rejects.
         warnings: Vec<String>,
     },
-    /// To [`Request::Receive`]: what is here was to be brought into line with what was sent.
+    /// To [`Request::Receive`]: a local dataset was adjusted to the sent tree.
     Adjusted(TreeReport),
     /// To [`Request::Mounts`], in the order of mounting.
     Mounts(Vec<MountReport>),
     /// To [`Request::Events`], the oldest event first.
     Events(Vec<EventReport>),
-    /// To [`Request::ClearEvents`]: how many were forgotten.
+    /// To [`Request::ClearEvents`]: the number of cleared events.
     Cleared(u64),
     /// To [`Request::Stats`].
     Stats(Box<StatsReport>),
-    /// To [`Request::Change`]: it is done. What could not be done besides is told line by line:
-    /// mounts that were not made.
+    /// To [`Request::Change`]: it is done. Secondary failures are reported line by line: mounts
+    /// that were not made.
     Done {
         /// The complaints.
         complaints: Vec<String>,
@@ -211,7 +211,7 @@ pub enum Answer {
     Failed(Refusal),
 }
 
-/// Who answers.
+/// The identity of a pool's process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Identity {
     /// Name of the pool.
@@ -229,18 +229,18 @@ pub struct Identity {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What commands go by.
+    /// The kind, for commands to act on.
     pub kind: RefusalKind,
-    /// The object and the reason, as OpenZFS words it: `cannot unmount '/x': pool or dataset is
+    /// The object and the reason, in OpenZFS's words: `cannot unmount '/x': pool or dataset is
     /// busy`.
     pub message: String,
 }
 
-/// What commands go by when a request was not carried out.
+/// The kind of a refusal, for commands to act on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
-    /// The dataset that was named cannot be opened; there may be none.
+    /// The named dataset cannot be opened; it may not exist.
     Unopened,
     /// A mount cannot be ended.
     StillMounted,
@@ -250,12 +250,12 @@ pub enum RefusalKind {
 }
 
 impl Refusal {
-    /// One for a reason of which commands make nothing.
+    /// A refusal for a reason without a kind.
     pub fn new(message: impl Into<String>) -> Self {
         Self::of_kind(RefusalKind::Other, message)
     }
 
-    /// One for a reason of this kind.
+    /// A refusal of this kind.
     pub fn of_kind(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }

@@ -1,5 +1,5 @@
-//! What a process is to serve, in a form that can be handed to the one in the background: paths are
-//! absolute, options understood, files with keys read.
+//! Requests to serve a pool, in a form that can be passed to a background process: paths are
+//! absolute, options parsed, key files read.
 
 mod create;
 
@@ -13,7 +13,7 @@ use rzfs::{Secret, Tunables};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What a process in the background is to serve.
+/// A request to a background process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ServeRequest {
     /// A pool, as long as it is mounted.
@@ -25,8 +25,8 @@ pub enum ServeRequest {
 }
 
 impl ServeRequest {
-    /// What it needs of standard input. Keys of a [`CreateRequest`] and those that a command line
-    /// names were read before.
+    /// Its use of standard input. Keys of a [`CreateRequest`] and those named on a command line
+    /// have been read before.
     pub(crate) fn input(&self) -> Input {
         match self {
             Self::Import(request) if request.key_loading == KeyLoading::FilesAndInput => {
@@ -37,39 +37,39 @@ impl ServeRequest {
     }
 }
 
-/// What is to be mounted, and how.
+/// A pool to be mounted, and its options.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MountRequest {
     /// Devices, images, or directories to search for them.
     pub devices: Vec<PathBuf>,
-    /// Where the root of the pool goes; without, every file system goes to its mount point.
+    /// The directory for the root of the pool; without, every file system goes to its mount point.
     pub directory: Option<PathBuf>,
     /// Name or guid of the pool.
     pub pool: Option<String>,
-    /// Whether to import a pool that another system had last.
+    /// Whether to import a pool last used by another system.
     pub force: bool,
-    /// Which file systems.
+    /// The choice of file systems.
     pub choice: Choice,
-    /// Keys in files that the command line names.
+    /// Keys in files named on the command line.
     pub keys: Vec<NamedKey>,
-    /// Who types passphrases.
+    /// The source of further keys.
     pub key_loading: KeyLoading,
     /// `-o`.
     pub options: MountOptions,
 }
 
-/// A pool that is to be imported until it is exported.
+/// A pool to be imported until it is exported.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ImportRequest {
-    /// Devices, images, or directories to search for them; else where OpenZFS looks.
+    /// Devices, images, or directories to search for them; by default OpenZFS's.
     pub devices: Vec<PathBuf>,
     /// Name or guid of the pool.
     pub pool: String,
-    /// The name that it gets.
+    /// Its new name.
     pub new_name: Option<String>,
-    /// Whether it is one that was destroyed.
+    /// Whether to import a destroyed pool.
     pub destroyed: bool,
-    /// Whether to import a pool that another system had last.
+    /// Whether to import a pool last used by another system.
     pub force: bool,
     /// Whether log devices may be missing.
     pub missing_logs: bool,
@@ -77,68 +77,67 @@ pub struct ImportRequest {
     pub mounts: bool,
     /// Which keys are loaded.
     pub key_loading: KeyLoading,
-    /// Whether it is imported to be changed.
+    /// Whether to open it for writing.
     pub access: Access,
-    /// What its mounts do otherwise than properties say.
+    /// The temporary options of its mounts.
     pub temporary: Temporary,
     /// The directory below which its file systems are mounted.
     pub alternate_root: Option<PathBuf>,
-    /// Properties that it gets.
+    /// Properties to set.
     pub properties: Vec<Pair>,
-    /// What `cachefile` says of it while it is imported.
+    /// Its property `cachefile` while it is imported.
     pub cache_file: Option<CacheFile>,
-    /// What of it is tuned.
+    /// Its tunables.
     pub tunables: Tunables,
     /// The line for the pool's history.
     pub command: String,
 }
 
-/// Which keys are loaded, besides those that the command line names.
+/// Which keys are loaded, besides those named on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum KeyLoading {
     /// None.
     Nothing,
     /// Those in files that property `keylocation` names.
     Files,
-    /// Those in files, and somebody at a terminal is asked for the others.
+    /// Those in files, and the others from the terminal.
     FilesAndTerminal,
-    /// Those in files, and the others come from standard input.
+    /// Those in files, and the others from standard input.
     FilesAndInput,
 }
 
 /// Mount options.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MountOptions {
-    /// Whether anything is written.
+    /// Whether to open the pool for writing.
     pub access: Access,
-    /// Other users get in, as far as permissions let them.
+    /// Admit other users, as far as permissions allow.
     pub allow_other: bool,
-    /// What of the pool is tuned.
+    /// The pool's tunables.
     pub tunables: Tunables,
-    /// This snapshot is mounted, and nothing else.
+    /// Mount only this snapshot.
     pub snapshot: Option<String>,
-    /// What mounts do otherwise than properties say; whether anything is written to the devices is
-    /// up to `access`.
+    /// Temporary options of mounts; `access` decides whether devices are written.
     pub temporary: Temporary,
 }
 
-/// How file systems are chosen.
+/// The choice of file systems.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Choice {
-    /// Those that OpenZFS mounts by itself.
+    /// Those that OpenZFS mounts automatically.
     Automatic,
     /// All of them.
     All,
 }
 
-/// A key from a file that a command line names. The command itself reads it: the file may be a pipe,
-/// or a descriptor that the process in the background does not get.
+/// A key from a file named on a command line. The command itself reads it: the file may be a pipe,
+/// or a descriptor that the background process does not get.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NamedKey {
-    /// The encryption root that it is for; without, every root that it fits.
+    /// Its encryption root; without, every root that it fits.
     pub root: Option<String>,
     /// The file.
     pub path: PathBuf,
-    /// What is in it.
+    /// The contents.
     pub key: Secret,
 }

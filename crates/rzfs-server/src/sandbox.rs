@@ -1,8 +1,8 @@
-//! What a process that reads an image never does, whatever the image makes it do: the kernel
-//! refuses it from then on (seccomp).
+//! Restricts processes that read an image to the calls they need, whatever the image makes them do:
+//! the kernel refuses others from then on (seccomp).
 //!
-//! A process that serves a pool has it if it mounts and unmounts by itself. Where it takes
-//! `fusermount3` for that, it has to be able to start a program with more rights than it has.
+//! A process that serves a pool uses this if it mounts and unmounts by itself. If it uses
+//! `fusermount3`, it must be able to start a program with higher privileges.
 
 use libc::{c_int, c_long};
 use seccompiler::{
@@ -11,19 +11,19 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// What a process is there for.
+/// The duty of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Duty {
     /// Serving pools, which it mounts.
     Serving,
-    /// Showing what is in a pool.
+    /// Showing the contents of a pool.
     Reading,
-    /// The same, and making files like those of the pool.
+    /// The same, and creating copies of files of the pool.
     Copying,
 }
 
 impl Duty {
-    /// Calls that it has no use for.
+    /// The calls that it never needs.
     fn never(self) -> Vec<c_long> {
         let mut calls = [&NEVER[..], &NEVER_HERE].concat();
         if self != Self::Serving {
@@ -75,7 +75,7 @@ const NEVER: [c_long; 34] = [
     libc::SYS_setns,
 ];
 
-/// The same, of calls that are not known everywhere.
+/// The same, for calls that only some architectures have.
 #[cfg(target_arch = "x86_64")]
 const NEVER_HERE: [c_long; 3] = [libc::SYS_kexec_file_load, libc::SYS_ioperm, libc::SYS_iopl];
 #[cfg(not(target_arch = "x86_64"))]
@@ -99,7 +99,7 @@ const MOUNTS: [c_long; 10] = [
     libc::SYS_mount_setattr,
 ];
 
-/// What calls of programs with short pointers have besides, which x86-64 may know.
+/// The bit of calls from x32 programs, which x86-64 may support.
 const X32: c_long = 0x4000_0000;
 /// Their own numbers: `execve`, `ptrace`, `kexec_load`, `process_vm_readv` and `process_vm_writev`,
 /// `execveat`.
@@ -119,8 +119,8 @@ const NAMESPACES: [c_int; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// Has the kernel refuse from now on (`EPERM`) what this process never does. Kernels without such
-/// filters, or for architectures that are not known, let it go on without one.
+/// Makes the kernel refuse (`EPERM`) all calls that this process never needs. Kernels without such
+/// filters, and unknown architectures, are no error.
 pub fn enter(duty: Duty) {
     let entered = filters(duty).map_err(seccompiler::Error::from);
     let enter = |filter: BpfProgram| seccompiler::apply_filter_all_threads(&filter);
@@ -134,13 +134,13 @@ pub fn enter(duty: Duty) {
 }
 
 fn filters(duty: Duty) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
-    // Its flags are in memory, where filters do not look. Whoever makes a thread takes `clone`
-    // where this one is not known.
+    // Its flags are in memory, where filters cannot look. Thread creation falls back to `clone`
+    // where this one is unknown.
     let unknown = [libc::SYS_clone3].map(|call| (call, Vec::new()));
     Ok([filter(refused(duty)?, libc::EPERM)?, filter(unknown.into(), libc::ENOSYS)?])
 }
 
-/// Calls, and with which arguments.
+/// Calls, with their argument conditions.
 type Calls = BTreeMap<c_long, Vec<SeccompRule>>;
 
 fn filter(mut calls: Calls, answer: c_int) -> Result<BpfProgram, seccompiler::BackendError> {
@@ -159,12 +159,12 @@ fn refused(duty: Duty) -> Result<Calls, seccompiler::BackendError> {
         SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?])
     };
     let mut rules: Calls = duty.never().into_iter().map(|call| (call, Vec::new())).collect();
-    // Whoever talks to it is on this machine.
+    // Its peers are on this machine.
     rules.insert(libc::SYS_socket, vec![when(SeccompCmpOp::Ne, word(libc::AF_UNIX))?]);
     let has = |flag| when(SeccompCmpOp::MaskedEq(word(flag)), word(flag));
     let namespaces = NAMESPACES.map(has).into_iter().collect::<Result<Vec<_>, _>>()?;
     rules.insert(libc::SYS_clone, namespaces.clone());
-    // Where `clone` has the number of a signal.
+    // Those bits of `clone` hold a signal number.
     let clocks = has(libc::CLONE_NEWTIME)?;
     rules.insert(libc::SYS_unshare, namespaces.into_iter().chain([clocks]).collect());
     if cfg!(target_arch = "x86_64") {
@@ -183,7 +183,7 @@ mod tests {
     use std::process::Command;
     use std::thread;
 
-    /// Does something with the filter of a duty, on a thread of its own.
+    /// Runs `work` with the filter of a duty, on a separate thread.
     fn within<T: Send + 'static>(duty: Duty, work: impl FnOnce() -> T + Send + 'static) -> T {
         let work = move || {
             for filter in filters(duty).unwrap() {
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(rustix::process::chroot(directory.path()), Err(Errno::PERM));
             thread::spawn(|| ()).join().unwrap();
         });
-        // The filter is that thread's only.
+        // The filter applies to that thread only.
         assert!(Command::new("true").status().unwrap().success());
     }
 }

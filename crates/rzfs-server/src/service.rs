@@ -1,4 +1,4 @@
-//! Answers about an open pool: the one place that turns a pool into the plain data of the
+//! Answers about an open pool: the single place that converts a pool to the plain data of the
 //! [`crate::protocol`].
 
 mod accounts;
@@ -31,14 +31,14 @@ use rzfs_dsl::pool::FailMode;
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_vdev::{VdevConfig, VdevTree};
 
-/// The log vdevs without which a pool is not imported.
+/// The missing log vdevs that block an import.
 #[must_use]
 pub fn missing_logs(logs: &[VdevConfig]) -> Vec<VdevReport> {
     logs.iter().map(vdevs::missing_log).collect()
 }
 
-/// A pool whose devices do not let it be read: what was last said of it, with its condition, if it
-/// is suspended, and its vdevs as they are now.
+/// The report of a pool whose devices cannot be read: the last one, with the condition of a
+/// suspended pool and the current vdevs.
 #[must_use]
 pub fn renewed(last: PoolReport, vdevs: &VdevTree, suspended: Option<FailMode>) -> PoolReport {
     pool::renewed(last, vdevs, suspended)
@@ -59,13 +59,13 @@ impl PoolService {
         Self { pool, opening }
     }
 
-    /// The service for one view of a pool that changes.
+    /// The service for one view of a live pool.
     #[must_use]
     pub const fn of_view(pool: Pool, opening: Opening) -> Self {
         Self { pool, opening }
     }
 
-    /// The same, of a pool of which property `cachefile` says this.
+    /// The same with this value of property `cachefile`.
     #[must_use]
     pub fn with_cache_file(mut self, file: Option<CacheFile>) -> Self {
         self.opening.cache_file = file;
@@ -78,8 +78,8 @@ impl PoolService {
         &self.pool
     }
 
-    /// Answers a request; `mounts` are the pool's mounts at this moment. What changes something is
-    /// refused: that is the business of whoever has the pool open for writing.
+    /// Answers a request; `mounts` are the pool's current mounts. Changes are refused: they need
+    /// the pool open for writing.
     #[must_use]
     pub fn answer(&self, request: &Request, mounts: &[MountReport]) -> Answer {
         match request {
@@ -113,7 +113,7 @@ impl PoolService {
                 Ok(accounts) => Answer::Accounts(accounts),
                 Err(refusal) => Answer::Failed(refusal),
             },
-            // Nobody frees anything.
+            // There are no files to be freed.
             Request::UnfreedFiles { file_system: name } => {
                 match file_system(self.pool.datasets(), name) {
                     Ok(_) => Answer::UnfreedFiles(0),
@@ -145,7 +145,7 @@ impl PoolService {
                     Err(refusal) => Answer::Failed(refusal),
                 }
             }
-            // What is sent is no answer.
+            // A stream is not an answer.
             Request::Send(_) => Answer::Failed(Refusal::new("cannot send: not as an answer")),
             Request::Change { .. }
             | Request::PlanAdd(_)

@@ -1,4 +1,4 @@
-//! What is wrong with a stream, and where.
+//! Errors in a stream, with their place.
 
 use rzfs_format::FormatError;
 use rzfs_format::checksum::ChecksumValue;
@@ -20,51 +20,51 @@ impl fmt::Display for Place {
     }
 }
 
-/// A stream that cannot be read or written any further.
+/// A stream that cannot be read or written further.
 #[derive(Debug, thiserror::Error)]
 #[error("{place} of the stream: {problem}")]
 pub struct StreamError {
-    /// The record that is wrong.
+    /// The invalid record.
     pub place: Place,
-    /// What is wrong with it.
+    /// The problem.
     #[source]
     pub problem: Problem,
 }
 
-/// What is wrong with a record.
+/// A problem with a record.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The source cannot be read, or the sink not be written.
+    /// The source cannot be read, or the sink not written.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// There is no stream.
     #[error("the stream is empty")]
     Empty,
-    /// The stream ends where a record should be: it was saved from an interrupted receive, or cut.
+    /// The stream ends where a record should be: saved from an interrupted receive, or truncated.
     #[error("the stream ends without DRR_END")]
     NoEnd,
-    /// The stream ends inside of a record or of its payload.
+    /// The stream ends inside a record or its payload.
     #[error("the stream ends: {need} bytes are needed, {have} are there")]
     Truncated {
-        /// Bytes of the record or payload.
+        /// Bytes required.
         need: u64,
-        /// Bytes that are there.
+        /// Bytes available.
         have: u64,
     },
-    /// The first record is no BEGIN.
+    /// The first record is not a BEGIN.
     #[error("bad magic number")]
     Magic,
     /// A record cannot be decoded.
     #[error("{0}")]
     Format(#[from] FormatError),
-    /// A record stands where it must not stand.
+    /// A record is out of place.
     #[error("{} must not follow here", .found.name())]
     Order {
         /// The record.
         found: RecordKind,
     },
-    /// What is before the checksum of a record is not what the sender wrote: this record, or the
-    /// payload of the one before.
+    /// The data before the checksum of a record are corrupt: this record, or the payload of the
+    /// previous one.
     #[error("checksum mismatch: {stored} is stored, the bytes give {computed}")]
     Checksum {
         /// The checksum in the record.
@@ -72,7 +72,7 @@ pub enum Problem {
         /// The checksum of the bytes.
         computed: ChecksumValue,
     },
-    /// The same of the whole stream, at its end.
+    /// The same for the whole stream, at its end.
     #[error("checksum mismatch of the stream: {stored} is stored, the bytes give {computed}")]
     EndChecksum {
         /// The checksum in END.
@@ -80,29 +80,29 @@ pub enum Problem {
         /// The checksum of the bytes.
         computed: ChecksumValue,
     },
-    /// A feature of streams that is not received any more.
+    /// A feature of streams that is no longer supported.
     #[error("stream has deprecated feature: {feature}")]
     Deprecated {
         /// The feature.
         feature: &'static str,
     },
-    /// Features that nobody knows.
+    /// Unknown features.
     #[error("unsupported features {:#x} of {:#x}", .unknown.0, .features.0)]
     UnknownFeatures {
         /// All of the stream's.
         features: StreamFeatures,
-        /// Those that are not known.
+        /// The unknown ones.
         unknown: StreamFeatures,
     },
-    /// A record that only streams with a certain feature, or without it, may have.
+    /// A record that requires, or excludes, a feature of the stream.
     #[error("{}: {problem}", .kind.name())]
     Feature {
         /// The record.
         kind: RecordKind,
-        /// What it would take.
+        /// The requirement.
         problem: &'static str,
     },
-    /// A field has a value that it must not have.
+    /// A field has an invalid value.
     #[error("{}: {field} is {value:#x}", .kind.name())]
     Field {
         /// The record.
@@ -112,7 +112,7 @@ pub enum Problem {
         /// Its value.
         value: u64,
     },
-    /// A field is beyond a limit.
+    /// A field exceeds a limit.
     #[error("{}: {field} is {value}, the limit is {limit}", .kind.name())]
     TooLarge {
         /// The record.
@@ -124,17 +124,17 @@ pub enum Problem {
         /// The largest value.
         limit: u64,
     },
-    /// The payload that is to be written has another length than its record says.
+    /// The payload to be written does not have the length in its record.
     #[error("{}: the payload has {have} bytes, the record says {says}", .kind.name())]
     Payload {
         /// The record.
         kind: RecordKind,
-        /// What the record says.
+        /// The length in the record.
         says: u64,
         /// Bytes of the payload.
         have: u64,
     },
-    /// An earlier call has failed; there is nothing more to be had.
+    /// An earlier call has failed; no more records are available.
     #[error("the stream has failed before")]
     Failed,
 }

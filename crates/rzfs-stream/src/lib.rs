@@ -1,4 +1,4 @@
-//! Send streams of OpenZFS: a reader that trusts nothing, a writer, heads of packages, resume
+//! Send streams of OpenZFS: a reader for untrusted input, a writer, heads of packages, resume
 //! tokens (spec 08).
 //!
 //! ```text

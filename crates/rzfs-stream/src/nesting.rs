@@ -1,4 +1,4 @@
-//! How the records of a stream follow each other (spec 08, section 1).
+//! The grammar of the records of a stream (spec 08, section 1).
 //!
 //! ```text
 //!         BEGIN                       END
@@ -13,15 +13,15 @@
 use crate::error::Problem;
 use rzfs_format::stream::{Record, StreamKind};
 
-/// Where in a stream its reader or writer is.
+/// The position of a reader or writer in the grammar of a stream.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Nesting {
     /// Before the first record.
     #[default]
     Start,
-    /// In a stream that stands alone.
+    /// In a single stream.
     Plain,
-    /// After the BEGIN of a package, whose END follows.
+    /// After the BEGIN of a package, before its END.
     PackageHead,
     /// Between the streams of a package.
     Package,
@@ -34,16 +34,16 @@ pub enum Nesting {
 }
 
 impl Nesting {
-    /// Whether records of a snapshot stand here.
+    /// Whether records of a snapshot may appear here.
     #[must_use]
     pub const fn is_in_substream(self) -> bool {
         matches!(self, Self::Plain | Self::Packaged)
     }
 
-    /// Where one is after this record: the only place that knows the grammar.
+    /// The position after this record: the only implementation of the grammar.
     ///
     /// # Errors
-    /// [`Problem::Order`]: the record must not stand here. [`Problem::Field`]: a BEGIN of no kind.
+    /// [`Problem::Order`]: the record is out of place. [`Problem::Field`]: a BEGIN of unknown kind.
     pub(crate) fn after(self, record: &Record) -> Result<Self, Problem> {
         let order = Problem::Order { found: record.kind() };
         match (self, record) {

@@ -1,5 +1,5 @@
-//! What the head of a package says of the streams in it: the datasets with their snapshots, properties
-//! and holds (spec 08, section 6.3).
+//! The description in the head of a package: datasets with their snapshots, properties and holds
+//! (spec 08, section 6.3).
 //!
 //! ```text
 //! BEGIN payload: XDR list
@@ -9,95 +9,94 @@
 //!                                           snapprops                     ─> properties
 //!                                           snapholds                     ─> tag ─> time
 //! ```
-//! Whoever reads one has names and values of somebody else: nothing of them was judged but that they are
-//! text or numbers.
+//! Names and values in it are untrusted: they are only known to be text or numbers.
 
 use rzfs_format::nvlist::{Encoding, NvList, NvString, NvValue};
 use rzfs_format::{FormatError, Guid};
 
-/// Mistakes in a list are about this.
+/// The name of the list in error messages.
 const WHAT: &str = "package";
 
-/// How much of a tree a package has.
+/// The part of a tree in a package.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PackageExtent {
     /// One file system or volume.
     One,
-    /// One with everything below it.
+    /// One with all its descendants.
     Tree,
 }
 
-/// How blocks are in a package.
+/// The form of blocks in a package.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PackagedBlocks {
-    /// As whoever has the key reads them.
+    /// Decrypted.
     Plain,
-    /// As they are encrypted.
+    /// In encrypted form.
     Raw,
 }
 
 /// The head of a package.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Package {
-    /// The last part of the name of the snapshots that the receiver has: only of trees.
+    /// The short name of the snapshots that the receiver has: only for trees.
     pub from: Option<String>,
-    /// The same of those that it gets at last.
+    /// The same for the last ones that it gets.
     pub to: String,
-    /// What is in it.
+    /// Its extent.
     pub extent: PackageExtent,
-    /// How blocks are in it.
+    /// The form of its blocks.
     pub blocks: PackagedBlocks,
     /// Parents come before children.
     pub datasets: Vec<PackagedDataset>,
 }
 
-/// What a package says of a file system or volume.
+/// A package's description of a file system or volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PackagedDataset {
-    /// Its identity where it was sent.
+    /// Its identity at the sender.
     pub guid: Guid,
-    /// Its full name there.
+    /// Its full name at the sender.
     pub name: String,
-    /// The snapshot of its parent that the receiver has when this one comes; none of the first one.
+    /// The snapshot of its parent that the receiver has when this one comes; none for the first.
     pub parent_snapshot: Option<Guid>,
-    /// The snapshot of which it is a clone.
+    /// Its origin, if it is a clone.
     pub origin: Option<Guid>,
-    /// Whether it has a key of its own, by which its blocks and those of others are encrypted.
+    /// Whether it is an encryption root, whose key encrypts its blocks and those of others.
     pub is_encryption_root: bool,
-    /// Its own properties; `None`: nothing is said of them.
+    /// Its own properties; `None` if they are not described.
     pub properties: Option<Vec<(String, SentValue)>>,
-    /// Its snapshots, those that are not sent, too.
+    /// Its snapshots, including those that are not sent.
     pub snapshots: Vec<PackagedSnapshot>,
 }
 
-/// What a package says of a snapshot.
+/// A package's description of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PackagedSnapshot {
-    /// The part of its name behind the `@`.
+    /// The part of its name after the `@`.
     pub name: String,
     /// Its identity.
     pub guid: Guid,
-    /// Its own properties; `None`: nothing is said of them.
+    /// Its own properties; `None` if they are not described.
     pub properties: Option<Vec<(String, SentValue)>>,
-    /// Who keeps it: tags, and when they were set in seconds since 1970; `None`: nothing is said of that.
+    /// Its holds: tags with times in seconds since 1970; `None` if they are not described.
     pub holds: Option<Vec<(String, u64)>>,
 }
 
-/// The value of a property that is sent.
+/// The value of a sent property.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SentValue {
-    /// A number, as the format has it.
+    /// A number in on-disk form.
     Number(u64),
     /// Text.
     Text(NvString),
 }
 
 impl Package {
-    /// What the payload of a package's BEGIN says. Values that are neither numbers nor text are passed
-    /// over, as software of later days may have some.
+    /// Decodes the payload of a package's BEGIN. Values that are neither numbers nor text are
+    /// skipped, as newer software may add some.
     ///
     /// # Errors
-    /// [`FormatError`]: the bytes are no list, or the list lacks something or has it with another type.
+    /// [`FormatError`]: the bytes are not a list, or an entry is missing or has the wrong type.
     pub fn decode(packed: &[u8]) -> Result<Self, FormatError> {
         let list = NvList::decode(packed)?;
         let extent = match list.contains("not_recursive") {
@@ -120,7 +119,7 @@ impl Package {
         })
     }
 
-    /// Whether it says of a snapshot who keeps it.
+    /// Whether it describes holds of a snapshot.
     #[must_use]
     pub fn has_holds(&self) -> bool {
         let snapshots = self.datasets.iter().flat_map(|dataset| &dataset.snapshots);
@@ -330,7 +329,7 @@ mod tests {
         assert!(decoded(&list).is_err());
     }
 
-    /// Nothing that somebody writes there makes it panic, or another package than it encodes.
+    /// No change of the bytes causes a panic, or a package that is not encoded to itself.
     #[test]
     fn changed_bytes_give_an_error_or_a_package() {
         let packed = package().encode().unwrap();

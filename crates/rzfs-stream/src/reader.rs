@@ -1,7 +1,7 @@
-//! Reading a stream, record by record.
+//! Reads a stream record by record.
 //!
-//! A payload is covered by the checksum of the record after it, so a record is read ahead to
-//! [confirm](StreamReader::confirm) the payload of the one before.
+//! A payload is covered by the checksum of the next record, so a record is read ahead to
+//! [confirm](StreamReader::confirm) the payload of the previous one.
 
 use crate::error::{Place, Problem, StreamError};
 use crate::nesting::Nesting;
@@ -13,31 +13,31 @@ use rzfs_format::nvlist::NvList;
 use rzfs_format::stream::{MAGIC, RECORD_SIZE, Record, RecordKind, byte_order, stored_checksum};
 use std::io::{self, Read};
 
-/// Payloads are read and added up in pieces of this size, which caches hold.
+/// Size of the pieces in which payloads are read and summed, which fits into caches.
 const PIECE: usize = 256 << 10;
-/// The bytes of a payload by which a buffer grows at a time.
+/// The increment by which a buffer for a payload grows.
 const GROWTH: u64 = 1 << 20;
 
-/// Whether checksums count.
+/// Whether checksums are verified.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Checksums {
-    /// A wrong one is an error.
+    /// A wrong checksum is an error.
     #[default]
     Verified,
     /// They are neither computed nor compared.
     Ignored,
 }
 
-/// How a stream is read.
+/// Options for reading a stream.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ReadOptions {
-    /// What records have to keep.
+    /// The rules for records.
     pub rules: Rules,
-    /// Whether checksums count.
+    /// Whether checksums are verified.
     pub checksums: Checksums,
 }
 
-/// A record that was read and found right.
+/// A record that was read and verified.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     record: Record,
@@ -48,32 +48,31 @@ struct Header {
 
 /// Reads one stream, plain or a package, from any source.
 ///
-/// A source without a buffer is asked twice for each record, for 312 bytes and for the payload. A
-/// [`std::io::BufReader`] of some KiB joins the records that have no payload, and longer payloads
-/// go past it.
+/// An unbuffered source is read twice for each record, for 312 bytes and for the payload. A
+/// [`std::io::BufReader`] of some KiB merges records without payload, and long payloads bypass it.
 #[derive(Debug)]
 pub struct StreamReader<R> {
     source: R,
     options: ReadOptions,
     nesting: Nesting,
-    /// None before the first record.
+    /// `None` before the first record.
     order: Option<ByteOrder>,
     running: Running,
-    /// What the rules have to know of the stream that one is in.
+    /// State of the current stream for the rules.
     substream: Substream,
-    /// Where the next header is.
+    /// The place of the next header.
     next: Place,
     current: Option<Header>,
-    /// The record after the current one, once the payload of that is confirmed.
+    /// The record after the current one, once the current payload is confirmed.
     ahead: Option<Header>,
-    /// Bytes of the current payload that were not read yet.
+    /// Unread bytes of the current payload.
     unread: u64,
-    /// For payloads that nobody wants.
+    /// Buffer for skipped payloads.
     scratch: Vec<u8>,
 }
 
 impl<R: Read> StreamReader<R> {
-    /// A reader of the stream that begins here.
+    /// A reader of the stream that starts here.
     pub fn new(source: R, options: ReadOptions) -> Self {
         Self {
             source,
@@ -90,11 +89,11 @@ impl<R: Read> StreamReader<R> {
         }
     }
 
-    /// The next record; `None` after the last one. What was not read of the payload before is
-    /// skipped, and verified all the same.
+    /// The next record; `None` after the last one. The unread rest of the previous payload is
+    /// skipped, but verified.
     ///
     /// # Errors
-    /// [`StreamError`], with the place of the record that is wrong.
+    /// [`StreamError`], with the place of the invalid record.
     pub fn next_record(&mut self) -> Result<Option<Record>, StreamError> {
         self.confirm()?;
         self.current = self.ahead.take();
@@ -102,9 +101,9 @@ impl<R: Read> StreamReader<R> {
         Ok(self.current.map(|header| header.record))
     }
 
-    /// Reads the next record's header, whose checksum proves that the current record's payload is
-    /// what the sender wrote. Whoever applies a payload reads it, and then calls this first; what
-    /// was not read by then is skipped.
+    /// Reads the next record's header, whose checksum verifies the current record's payload. A
+    /// caller that applies a payload reads it, and calls this before using it; an unread rest is
+    /// skipped.
     ///
     /// # Errors
     /// As [`StreamReader::next_record`], which it anticipates.
@@ -126,7 +125,7 @@ impl<R: Read> StreamReader<R> {
         Ok(())
     }
 
-    /// Bytes of the current record's payload that were not read yet.
+    /// Unread bytes of the current record's payload.
     #[must_use]
     pub fn payload_length(&self) -> u64 {
         self.unread
@@ -138,15 +137,15 @@ impl<R: Read> StreamReader<R> {
     /// [`StreamError`]: the source fails or ends.
     ///
     /// # Panics
-    /// When `buffer` has another length than [`StreamReader::payload_length`]: a bug of the caller,
+    /// If the length of `buffer` is not [`StreamReader::payload_length`]: a bug of the caller,
     /// never of the stream.
     pub fn read_payload(&mut self, buffer: &mut [u8]) -> Result<(), StreamError> {
         assert_eq!(buffer.len() as u64, self.unread, "a buffer for the whole payload");
         self.fill(buffer)
     }
 
-    /// Reads the whole payload of the current record into a buffer, which gets its length and
-    /// grows no faster than bytes arrive.
+    /// Reads the whole payload of the current record into a buffer, which is resized to its length,
+    /// but grows no faster than bytes arrive.
     ///
     /// # Errors
     /// [`StreamError`]: the source fails or ends.
@@ -164,11 +163,11 @@ impl<R: Read> StreamReader<R> {
         Ok(())
     }
 
-    /// Reads the payload of a BEGIN; an empty list when there is none. `buffer` holds the packed
-    /// list and can be used again.
+    /// Reads the payload of a BEGIN; an empty list if there is none. `buffer` holds the packed list
+    /// and can be reused.
     ///
     /// # Errors
-    /// [`StreamError`]: the source fails or ends, or the payload is no list.
+    /// [`StreamError`]: the source fails or ends, or the payload is not a list.
     pub fn read_nvlist(&mut self, buffer: &mut Vec<u8>) -> Result<NvList, StreamError> {
         self.read_payload_to(buffer)?;
         if buffer.is_empty() {
@@ -189,7 +188,7 @@ impl<R: Read> StreamReader<R> {
         self.current.and_then(|header| header.checksum)
     }
 
-    /// Where in the stream one is, after the last record whose header was read.
+    /// The position in the grammar after the last record whose header was read.
     #[must_use]
     pub fn nesting(&self) -> Nesting {
         self.nesting
@@ -201,12 +200,12 @@ impl<R: Read> StreamReader<R> {
         self.order
     }
 
-    /// The source, behind what was read of it.
+    /// The source, at the current read position.
     pub fn into_inner(self) -> R {
         self.source
     }
 
-    /// Reads and judges a header; `None` after the last one.
+    /// Reads and checks a header; `None` after the last one.
     fn read_header(&mut self) -> Result<Option<Header>, Problem> {
         match self.nesting {
             Nesting::Done => return Ok(None),
@@ -251,7 +250,7 @@ impl<R: Read> StreamReader<R> {
         Ok(Some(Header { record, checksum, place: self.next, payload }))
     }
 
-    /// Compares the checksums of a record with those of what was read.
+    /// Compares the checksums of a record with those of the data read.
     fn verify(
         &mut self,
         bytes: &[u8; RECORD_SIZE],
@@ -270,14 +269,13 @@ impl<R: Read> StreamReader<R> {
             if end.checksum != before {
                 return Err(Problem::EndChecksum { stored: end.checksum, computed: before });
             }
-            // The last END of a package is of nothing.
+            // The last END of a package covers nothing.
             self.running = Running::new(self.order.unwrap_or(ByteOrder::NATIVE));
         }
         Ok(())
     }
 
-    /// Fills a buffer with the next bytes of the payload: a multiple of 4, and no more than there
-    /// are.
+    /// Fills a buffer with the next bytes of the payload: a multiple of 4, and no more than remain.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), StreamError> {
         for piece in buffer.chunks_mut(PIECE) {
             let need = piece.len();
@@ -316,7 +314,7 @@ impl<R: Read> StreamReader<R> {
         Ok(())
     }
 
-    /// Nothing follows an error.
+    /// Nothing can be read after an error.
     fn fail(&mut self, place: Place, problem: Problem) -> StreamError {
         self.nesting = Nesting::Failed;
         self.unread = 0;
@@ -324,7 +322,7 @@ impl<R: Read> StreamReader<R> {
     }
 }
 
-/// Whether fewer bytes than a record has can be how a stream begins.
+/// Whether bytes shorter than a record can be the beginning of a stream.
 fn may_begin(bytes: &[u8]) -> bool {
     let (kind, magic) = (RecordKind::Begin as u32, MAGIC);
     let is_like = |at: usize, expected: &[u8]| {
@@ -334,7 +332,7 @@ fn may_begin(bytes: &[u8]) -> bool {
         || is_like(0, &kind.to_be_bytes()) && is_like(8, &magic.to_be_bytes())
 }
 
-/// Reads until the buffer is full or the source ends; answers how many bytes there were.
+/// Reads until the buffer is full or the source ends; returns the number of bytes.
 fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..)

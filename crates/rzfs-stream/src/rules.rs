@@ -1,8 +1,8 @@
-//! What a record of a stream may say (spec 08, section 11): all of it is checked before anything
-//! is allocated for the record or done because of it.
+//! The validity of records of a stream (spec 08, section 11): everything is checked before a record
+//! causes an allocation or any other action.
 //!
-//! Whether the objects that a record names exist, and what the pool has enabled, is for the
-//! receiver to check.
+//! The existence of the objects in a record, and the enabled features of the pool, are checked by
+//! the receiver.
 
 use crate::error::Problem;
 use rzfs_format::ObjectId;
@@ -23,7 +23,7 @@ pub const MAX_PAYLOAD: u64 = MAX_BLOCK_SIZE;
 
 /// Payloads are whole words of the running checksum.
 const WORD: u64 = 4;
-/// Blocks beyond this take a feature.
+/// Larger blocks require a feature.
 const LARGE_BLOCK: u64 = 128 << 10;
 /// Bytes of a dnode before its bonus area, with one block pointer.
 const DNODE_HEAD: u64 = 192;
@@ -39,7 +39,7 @@ const VOLUME: u32 = 3;
 /// Metadata of 64-bit numbers, which may have an empty bonus.
 const UINT64_METADATA: u32 = 0xc3;
 
-/// What a pool can take.
+/// The limits of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Bytes of the largest block.
@@ -52,12 +52,12 @@ impl Default for Limits {
     }
 }
 
-/// What records have to keep.
+/// The rules for records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rules {
-    /// Only what it takes to find the next record: for debuggers, which show wrong fields too.
+    /// Only those needed to find the next record: for debuggers, which show invalid fields too.
     Framing,
-    /// Everything that a receiver relies on.
+    /// All that a receiver relies on.
     Receive(Limits),
 }
 
@@ -67,7 +67,7 @@ impl Default for Rules {
     }
 }
 
-/// What has to be known of a stream to judge its next record.
+/// The state of a stream for checking its next record.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Substream {
     features: StreamFeatures,
@@ -92,7 +92,7 @@ impl Substream {
     }
 }
 
-/// Bytes of a record's payload: bounded, and whole words.
+/// Length of a record's payload: bounded, and a multiple of words.
 pub(crate) fn payload_length(record: &Record) -> Result<u64, Problem> {
     let (kind, value) = (record.kind(), record.payload_length());
     let limit = if kind == RecordKind::Begin { MAX_NVLIST } else { MAX_PAYLOAD };
@@ -106,7 +106,7 @@ pub(crate) fn payload_length(record: &Record) -> Result<u64, Problem> {
 }
 
 impl Rules {
-    /// Judges a record of a stream, and notes what the next one is judged by.
+    /// Checks a record of a stream, and updates the state for the next one.
     pub(crate) fn check(self, record: &Record, substream: &mut Substream) -> Result<(), Problem> {
         let Self::Receive(limits) = self else { return Ok(()) };
         let judge = Judge { kind: record.kind(), limits, substream: *substream };
@@ -133,7 +133,7 @@ impl Rules {
     }
 }
 
-/// Judges one record.
+/// Checks one record.
 struct Judge {
     kind: RecordKind,
     limits: Limits,
@@ -173,7 +173,7 @@ impl Judge {
         self.require(known, field, number)
     }
 
-    /// A block: at least a sector, and large only where the stream says so.
+    /// Checks a block: at least a sector, and large only if the stream has large blocks.
     fn block_size(&self, field: &'static str, size: u64) -> Result<(), Problem> {
         self.require(size >= SECTOR_SIZE, field, size)?;
         self.at_most(field, size, self.limits.max_block)?;
@@ -254,7 +254,7 @@ impl Judge {
         self.require(object.pointers == 0, "block pointers", object.pointers)
     }
 
-    /// A dnode of which the receiver makes a copy, bit for bit.
+    /// Checks a dnode of which the receiver makes an exact copy.
     fn raw_object(&self, object: &Object, capacity: u64) -> Result<(), Problem> {
         let known = ObjectFlags::SPILL.with(ObjectFlags::RAW_BYTESWAP);
         let flags = object.flags.without(known);
@@ -314,7 +314,7 @@ impl Judge {
         self.needs(right, "a block before the last one")
     }
 
-    /// The newer functions are features of their own.
+    /// The newer functions require features.
     fn compression(&self, function: CompressionFunction) -> Result<(), Problem> {
         let feature = match function {
             CompressionFunction::Zstd => StreamFeatures::ZSTD,

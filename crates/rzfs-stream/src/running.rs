@@ -1,8 +1,8 @@
 //! The running checksum of a stream (spec 08, section 4).
 //!
 //! ```text
-//! bytes so far | record .. 280 |<- the record's checksum is of these  checksum | payload
-//!              |<- END's other checksum is of these
+//! bytes so far | record .. 280 |<- the record's checksum covers these checksum | payload
+//!              |<- END's other checksum covers these
 //! ```
 
 use rzfs_codec::checksum::Fletcher4;
@@ -15,23 +15,23 @@ use rzfs_format::stream::{CHECKSUM_OFFSET, RECORD_SIZE};
 pub(crate) struct Running(Fletcher4);
 
 impl Running {
-    /// Of nothing.
+    /// The checksum of nothing.
     pub(crate) const fn new(order: ByteOrder) -> Self {
         Self(Fletcher4::new(order))
     }
 
-    /// Of everything so far.
+    /// The checksum of everything so far.
     pub(crate) const fn value(&self) -> ChecksumValue {
         self.0.value()
     }
 
-    /// Adds a record up to its checksum, and answers what that has to be.
+    /// Adds a record up to its checksum, and returns the expected value of that.
     pub(crate) fn add_fields(&mut self, record: &[u8; RECORD_SIZE]) -> ChecksumValue {
         self.0.update(&record[..CHECKSUM_OFFSET]);
         self.value()
     }
 
-    /// Adds the checksum of a record as it is stored, or the end of BEGIN's name.
+    /// Adds the stored checksum of a record, or the end of BEGIN's name.
     pub(crate) fn add_rest(&mut self, record: &[u8; RECORD_SIZE]) {
         self.0.update(&record[CHECKSUM_OFFSET..]);
     }

@@ -1,5 +1,5 @@
-//! Resume tokens: where an interrupted receive stopped, as a text that `zfs send -t` takes
-//! (spec 08, section 8.2).
+//! Resume tokens: where an interrupted receive stopped, as a text for `zfs send -t` (spec 08,
+//! section 8.2).
 //!
 //! ```text
 //! 1-885856a9b-b8-789c6360...
@@ -8,8 +8,7 @@
 //! │ └ first word of the compressed bytes' fletcher4, hex
 //! └ version
 //! ```
-//! The compressed bytes are not always those that OpenZFS makes of the same list, which nobody
-//! compares.
+//! The compressed bytes may differ from OpenZFS's for the same list, which does not matter.
 
 use rzfs_codec::checksum::fletcher4;
 use rzfs_codec::compress::{self, ZstdLevel};
@@ -21,10 +20,10 @@ use std::fmt::{self, Write as _};
 
 const VERSION: u32 = 1;
 const COMPRESSION: CompressionFunction = CompressionFunction::Gzip(6);
-/// The longest packed list, in bytes: one that claims to be longer is not unpacked.
+/// The longest packed list, in bytes: one with a larger claimed length is not unpacked.
 const MAX_PACKED: u64 = 1 << 20;
 
-/// How a stream has to be like the one that was interrupted, and the names of that in a token.
+/// Features in which the stream must match the interrupted one, and their names in a token.
 const FLAGS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::LARGE_BLOCKS, "largeblockok"),
     (StreamFeatures::EMBED_DATA, "embedok"),
@@ -32,28 +31,28 @@ const FLAGS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::RAW, "rawok"),
 ];
 
-/// A text that is no token, or a damaged one.
+/// Why a text is not a valid token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It has not four parts.
+    /// It does not have four parts.
     #[error("resume token is corrupt (invalid format)")]
     Format,
-    /// It is of another version.
+    /// It has another version.
     #[error("resume token is corrupt (invalid version {0})")]
     Version(u32),
     /// Its last part is not pairs of hex digits.
     #[error("resume token is corrupt (payload is not hex-encoded)")]
     Hex,
-    /// The compressed bytes are not those that the checksum is of.
+    /// The compressed bytes do not match the checksum.
     #[error("resume token is corrupt (incorrect checksum)")]
     Checksum,
-    /// They do not give a list of the length that the token says.
+    /// They do not decompress to the length in the token.
     #[error("resume token is corrupt (decompression failed)")]
     Decompression,
-    /// What they give is no list.
+    /// They do not decompress to a list.
     #[error("resume token is corrupt (nvlist_unpack failed)")]
     List(#[source] FormatError),
-    /// The list lacks something, or has it with another type.
+    /// An entry of the list is missing or has the wrong type.
     #[error("resume token is corrupt")]
     Contents(#[source] FormatError),
 }
@@ -69,12 +68,12 @@ pub struct ResumeToken {
     pub from_guid: Option<Guid>,
     /// The object of the last record that was applied.
     pub object: ObjectId,
-    /// First byte in it of that record.
+    /// The first byte of that record.
     pub offset: u64,
-    /// Bytes of the stream so far, of all attempts.
+    /// Bytes of the stream so far, over all attempts.
     pub bytes: u64,
-    /// What the stream has to have again: [`StreamFeatures::LARGE_BLOCKS`], `EMBED_DATA`,
-    /// `COMPRESSED` and `RAW`; a token holds no other feature.
+    /// The features that the stream must have again: [`StreamFeatures::LARGE_BLOCKS`],
+    /// `EMBED_DATA`, `COMPRESSED` and `RAW`; a token has no others.
     pub features: StreamFeatures,
     /// Snapshots with respect to which the stream was redacted.
     pub redact_snaps: Option<Box<[u64]>>,
@@ -83,7 +82,7 @@ pub struct ResumeToken {
 }
 
 impl ResumeToken {
-    /// The token of this text.
+    /// Decodes the text of a token.
     ///
     /// # Errors
     /// [`TokenError`]
@@ -91,7 +90,7 @@ impl ResumeToken {
         Self::of_list(&Self::unpack(text)?).map_err(TokenError::Contents)
     }
 
-    /// The list in a token, whatever it says.
+    /// The list in a token, without checking it.
     ///
     /// # Errors
     /// [`TokenError`], but for [`TokenError::Contents`].
@@ -167,8 +166,8 @@ impl ResumeToken {
     /// The text of the token.
     ///
     /// # Errors
-    /// [`TokenError::Contents`]: more than a token holds, which only lists of redaction snapshots
-    /// can be.
+    /// [`TokenError::Contents`]: too long for a token, which only lists of redaction snapshots can
+    /// be.
     pub fn encode(&self) -> Result<String, TokenError> {
         let packed = self
             .list()
@@ -178,7 +177,7 @@ impl ResumeToken {
         if packed.len() as u64 > MAX_PACKED {
             return Err(too_long());
         }
-        // What cannot be made smaller grows by some bytes for each 64 KiB.
+        // Incompressible data grow by some bytes for each 64 KiB.
         let mut compressed = vec![0; packed.len() + packed.len() / 1024 + 64];
         let length = compress::compress(COMPRESSION, ZstdLevel::DEFAULT, &packed, &mut compressed)
             .ok_or_else(too_long)?;
@@ -190,7 +189,7 @@ impl ResumeToken {
     }
 }
 
-/// Hex digits of a number, as C's `%llx` reads them.
+/// Parses a number in hex, as C's `%llx` reads it.
 fn hex_number(digits: &str) -> Result<u64, TokenError> {
     if digits.starts_with('+') {
         return Err(TokenError::Format);
@@ -198,7 +197,7 @@ fn hex_number(digits: &str) -> Result<u64, TokenError> {
     u64::from_str_radix(digits, 16).map_err(|_| TokenError::Format)
 }
 
-/// Bytes, each as two hex digits.
+/// Parses bytes, each as two hex digits.
 fn hex_bytes(digits: &str) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
@@ -216,7 +215,7 @@ fn write_hex(text: &mut String, bytes: &[u8]) -> fmt::Result {
 mod tests {
     use super::*;
 
-    /// The token of the specification.
+    /// The token in the specification.
     const SPEC: &str = "1-885856a9b-b8-789c636064000310a500c4ec50360710e72765a5269730303041946\
                         0caa7a515a796806498e0f26c48f2499525a9c540ba808705abfe92fcf4d2cc140606\
                         d335fc25f10efb9f6920c97382e5f31273538174625eb67e7151b24322031c0000bdbe1522";

@@ -1,4 +1,4 @@
-//! Writing a stream, record by record.
+//! Writes a stream record by record.
 
 use crate::error::{Place, Problem, StreamError};
 use crate::nesting::Nesting;
@@ -10,8 +10,8 @@ use std::io::{self, IoSlice, Write};
 
 /// Writes one stream, plain or a package, to any sink.
 ///
-/// Every record goes to the sink at once, with its payload where the sink takes several slices; a
-/// [`std::io::BufWriter`] of some KiB joins the records that have no payload.
+/// Every record is written at once, together with its payload if the sink supports vectored writes;
+/// a [`std::io::BufWriter`] of some KiB merges records without payload.
 #[derive(Debug)]
 pub struct StreamWriter<W> {
     sink: W,
@@ -28,11 +28,11 @@ impl<W: Write> StreamWriter<W> {
         Self { sink, order, nesting: Nesting::Start, running, place: Place::default() }
     }
 
-    /// Writes a record and its payload. The checksums, those in an END too, are the writer's.
+    /// Writes a record and its payload. The writer computes the checksums, also those in an END.
     ///
     /// # Errors
-    /// The sink fails; the record must not stand here; the payload has another length than the
-    /// record says, or one that no reader would take. Nothing can be written after that.
+    /// The sink fails; the record is out of place; the payload's length differs from the record's,
+    /// or no reader accepts it. Nothing can be written after that.
     pub fn write(&mut self, record: &Record, payload: &[u8]) -> Result<(), StreamError> {
         self.put(record, payload).map_err(|problem| {
             self.nesting = Nesting::Failed;
@@ -48,13 +48,13 @@ impl<W: Write> StreamWriter<W> {
         self.write(&Record::End(End { to_guid, ..End::default() }), &[])
     }
 
-    /// Where the next record will stand: how many there are, and their bytes.
+    /// The place of the next record: the number of records so far, and their bytes.
     #[must_use]
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// Where in the stream one is.
+    /// The position in the grammar of the stream.
     #[must_use]
     pub fn nesting(&self) -> Nesting {
         self.nesting
@@ -109,7 +109,7 @@ impl<W: Write> StreamWriter<W> {
     }
 }
 
-/// Writes a record and its payload, in one call where the sink takes both.
+/// Writes a record and its payload, in one call if possible.
 fn write_both(sink: &mut impl Write, record: &[u8], payload: &[u8]) -> io::Result<()> {
     if payload.is_empty() {
         return sink.write_all(record);

@@ -1,4 +1,4 @@
-//! Streams that OpenZFS made: every record is understood, and written again it is what it was.
+//! Streams made by OpenZFS: every record is parsed, and written again without a difference.
 
 use rzfs_codec::checksum::fletcher4;
 use rzfs_format::ByteOrder;
@@ -11,7 +11,7 @@ use rzfs_testkit::{GoldenStream, zstream_program};
 use std::io::{BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
-/// Hands out a few bytes at a time, like a pipe.
+/// Returns a few bytes at a time, like a pipe.
 struct Trickle<'a>(&'a [u8], usize);
 
 impl Read for Trickle<'_> {
@@ -22,7 +22,7 @@ impl Read for Trickle<'_> {
     }
 }
 
-/// Writes everything that a reader hands out.
+/// Writes every record that a reader returns.
 fn rewrite(source: impl Read, order: ByteOrder) -> Result<Vec<u8>, StreamError> {
     let mut reader = StreamReader::new(source, ReadOptions::default());
     let mut out = Vec::new();
@@ -37,7 +37,7 @@ fn rewrite(source: impl Read, order: ByteOrder) -> Result<Vec<u8>, StreamError> 
     Ok(out)
 }
 
-/// The places of all records, and their types.
+/// The offsets of all records, and the records.
 fn records(stream: &[u8]) -> Vec<(usize, Record)> {
     let mut reader = StreamReader::new(stream, ReadOptions::default());
     let mut records = Vec::new();
@@ -102,9 +102,9 @@ fn a_stream_in_a_pipe_is_read_to_its_end_and_no_further() {
     assert_eq!(reader.into_inner().len(), both.len() - length);
 }
 
-/// Packed lists in native encoding have an order of their own, which OpenZFS insists on: the
-/// streams that have none are judged by it. Its zstream compares checksums of swapped records as
-/// if they were not swapped, so it must not.
+/// Packed lists in native encoding have a byte order of their own, and OpenZFS refuses the other
+/// one, so only streams without such lists are tested. Its zstream compares checksums of swapped
+/// records as if they were not swapped, so it must not compare them here.
 #[test]
 fn streams_in_the_other_byte_order_are_what_openzfs_takes_them_for() {
     for golden in GoldenStream::all() {
@@ -115,7 +115,7 @@ fn streams_in_the_other_byte_order_are_what_openzfs_takes_them_for() {
         let kept = records(&stream);
         while let Some(record) = reader.next_record().unwrap() {
             let (offset, old) = &kept[count];
-            // The sums of swapped bytes are others.
+            // The checksums of swapped bytes differ.
             if !matches!(record, Record::End(_)) {
                 assert_eq!(&record, old, "{} at {offset}", golden.name());
             }
@@ -158,7 +158,7 @@ fn a_stream_that_is_cut_says_where() {
             let inside = [1, 279, 311, 312 + payload / 2, (311 + payload).max(312)];
             let cuts = inside.map(|cut| offset + cut.min(RECORD_SIZE + payload - 1));
             for cut in [*offset].into_iter().chain(cuts) {
-                // Enough of what is before it to be in the right place, but not all of it again.
+                // Cuts at the start of every record, but inside records only for some of them.
                 if number > 40 && number + 3 < records.len() && cut != *offset + 1 {
                     continue;
                 }
@@ -179,7 +179,7 @@ fn a_stream_that_is_cut_says_where() {
                 };
                 assert!(expected, "{} cut at {cut}: {error}", golden.name());
             }
-            // Large streams take long.
+            // Large streams take too long.
             if number > 120 {
                 break;
             }
@@ -187,8 +187,8 @@ fn a_stream_that_is_cut_says_where() {
     }
 }
 
-/// A flipped bit is found in its record or, where it lies in a payload or in what nothing but the
-/// running checksum covers, in the next one.
+/// A flipped bit is detected in its record; if it is in a payload or in bytes that only the running
+/// checksum covers, then in the next record.
 #[test]
 fn flipped_bits_are_found() {
     for golden in GoldenStream::all() {
@@ -210,7 +210,7 @@ fn flipped_bits_are_found() {
     }
 }
 
-/// All checksums of records zero, the sum of the stream computed anew.
+/// All record checksums are zero; the checksum of the stream is recomputed.
 #[test]
 fn records_without_checksums_are_read() {
     for golden in GoldenStream::all().into_iter().filter(|golden| golden.name() == "incr") {
@@ -256,10 +256,10 @@ fn checksums_can_be_ignored() {
     }
 }
 
-/// Golden streams that are packages with a list: `-I` alone makes one without.
+/// Golden streams that are packages with an nvlist; `-I` alone makes one without.
 const PACKAGES: [&str; 4] = ["R", "Ri", "props", "vskip"];
 
-/// The list in the head of a package that OpenZFS made is what we make of what it says.
+/// The nvlist in the head of an OpenZFS package is reproduced exactly from its parsed values.
 #[test]
 fn heads_of_golden_packages_are_encoded_as_they_were() {
     for golden in GoldenStream::all() {

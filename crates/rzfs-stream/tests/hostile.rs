@@ -1,5 +1,5 @@
-//! Streams that somebody made to do harm: each ends with an error that says where and what, and
-//! none makes its reader allocate what its bytes do not fill.
+//! Malicious streams: each ends with an error that gives position and reason, and none makes its
+//! reader allocate more than its bytes fill.
 
 use rzfs_codec::checksum::Fletcher4;
 use rzfs_format::stream::{
@@ -15,7 +15,7 @@ use std::io::{self, Read};
 
 const ORDER: ByteOrder = ByteOrder::Little;
 
-/// Makes streams whose checksums are right, whatever their records say.
+/// Makes streams with correct checksums, whatever their records contain.
 struct Forger {
     bytes: Vec<u8>,
     sums: Fletcher4,
@@ -183,7 +183,7 @@ fn what_is_no_stream_is_refused_at_once() {
     assert!(matches!(read(empty).unwrap_err().problem, Problem::Empty));
     assert!(matches!(read(&[0; 400][..]).unwrap_err().problem, Problem::Magic));
     assert!(matches!(read(io::repeat(0x5a)).unwrap_err().problem, Problem::Magic));
-    // Less than a record is enough to tell.
+    // The first bytes of a record are enough to decide.
     let almost = [0, 0, 0, 0, 9, 9, 9, 9, 0xac, 0xcb, 0xbb];
     for wrong in [&b"g"[..], b"garbage\n", &almost] {
         let problem = read(wrong).unwrap_err().problem;
@@ -226,7 +226,7 @@ fn a_record_says_what_its_writer_has() {
     assert!(matches!(writer.end(Guid(0)).unwrap_err().problem, Problem::Failed));
 }
 
-/// A pipe that takes little at a time and is interrupted.
+/// A writer that accepts few bytes at a time and is interrupted.
 struct Narrow(Vec<u8>, usize);
 
 impl io::Write for Narrow {
@@ -260,7 +260,7 @@ fn sinks_may_take_a_part() {
     assert_eq!(narrow.into_inner().0, wide.into_inner());
 }
 
-/// Numbers that look random and are always the same.
+/// Reproducible pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -271,8 +271,7 @@ impl Numbers {
     }
 }
 
-/// What a fuzzer does, for a moment: fields of real records get wild values, and nobody looks at
-/// checksums.
+/// A short fuzz run: fields of real records get random values, and checksums are not verified.
 #[test]
 fn wild_fields_are_refused_or_harmless() {
     let Some(golden) = GoldenStream::all().into_iter().find(|it| it.name() == "enc-raw-incr")

@@ -134,7 +134,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Refuses what this zdb does not show: silence would look like a clean report.
+    /// Refuses unsupported options: silence would look like a clean report.
     pub(crate) fn check(&self) -> Result<(), ZdbError> {
         let absent = [(self.livelists, 'y'), (self.zstd_headers, 'Z')];
         if let Some((_, option)) = absent.iter().find(|(count, _)| *count > 0) {
@@ -157,7 +157,7 @@ impl Arguments {
         }
     }
 
-    /// Whether the command line asks for datasets or objects, so that words behind the pool name
+    /// Whether the command line asks for datasets or objects, so that the words after the pool name
     /// them.
     pub(crate) fn shows_objects(&self) -> bool {
         self.datasets > 0
@@ -166,19 +166,19 @@ impl Arguments {
             || self.numeric_dataset > 0
     }
 
-    /// How numbers are shown.
+    /// The format of numbers.
     pub(crate) fn number_style(&self) -> NumberStyle {
         if self.parseable > 0 { NumberStyle::Plain } else { NumberStyle::Scaled }
     }
 
-    /// What the options ask for together: `-v` shows more of everything, and without any option
-    /// that says what to show everything is shown.
+    /// The effective options: `-v` shows more of everything, and without an option that selects a
+    /// report all are shown.
     pub(crate) fn with_verbosity(&self) -> Self {
         let mut effective = self.clone();
         effective.datasets = match (self.object_lookup, self.verbose) {
             (0, _) if self.numeric_dataset > 0 => self.datasets.max(self.numeric_dataset),
             (0, _) => self.datasets,
-            // Looking up an object lists it; what else is shown depends on -v alone.
+            // Looking up an object lists it; further output depends on -v alone.
             (_, 0) => 1,
             _ => 3,
         };
@@ -195,7 +195,7 @@ impl Arguments {
         effective
     }
 
-    /// The options that say what to show.
+    /// The options that select reports.
     fn reports(&mut self) -> [&mut u8; 12] {
         [
             &mut self.blocks,

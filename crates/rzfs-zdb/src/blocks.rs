@@ -1,4 +1,4 @@
-//! `zdb -b` and `-c`: all blocks of a pool, counted, verified, and compared with its space maps.
+//! `zdb -b` and `-c`: counts and verifies all blocks of a pool, and checks its space maps.
 
 mod claim;
 mod count;
@@ -34,7 +34,7 @@ struct ClassSpace {
     space: u64,
 }
 
-/// The allocation classes of a pool, as the metaslabs' own space maps have them.
+/// The allocation classes of a pool, according to the metaslabs' own space maps.
 #[derive(Default)]
 struct Classes {
     normal: ClassSpace,
@@ -66,8 +66,8 @@ impl Classes {
         classes
     }
 
-    /// Adds the space of removed vdevs, as OpenZFS's zdb does when it looks for leaks: it then
-    /// treats their mappings as metaslabs.
+    /// Adds the space of removed vdevs, as OpenZFS's zdb does when it looks for leaks: it treats
+    /// their mappings as metaslabs.
     fn add_removed(&mut self, pool: &Pool) {
         for vdev in pool.vdevs().top_levels().filter(|vdev| vdev.mapping().is_some()) {
             let config = vdev.own_config();
@@ -85,11 +85,11 @@ impl Classes {
     }
 }
 
-/// What the walk found, once its threads are done.
+/// The findings of the walk, once its threads are done.
 struct Findings<'a> {
     counts: BlockCounts,
     sharing: Sharing,
-    /// What nobody claimed, if that was watched.
+    /// The unclaimed space, if it was tracked.
     claims: Option<Claims<'a>>,
     claim_errors: u64,
     removing_bytes: u64,
@@ -146,14 +146,14 @@ fn print_title(session: &mut Session<'_>, verify: Verify, track_leaks: bool) -> 
     writeln!(session.out, "\nTraversing all blocks{to_verify}{checksums}{and}{leaks} ...\n")
 }
 
-/// Loads what is allocated, without what only the checkpoint needs; with the bytes of that.
+/// Loads the allocated space, without the checkpoint's part; also returns the size of that.
 fn load_claims<'a>(
     session: &mut Session<'_>,
     pool: &'a Pool,
     metaslabs: &PoolMetaslabs,
 ) -> Result<(Claims<'a>, u64), ZdbError> {
     let mut claims = Claims::load(pool, &mut |vdev, metaslab, count| {
-        // Progress that nobody can see is no reason to stop.
+        // A failure to show progress is no reason to stop.
         let _ = write!(
             session.notes,
             "\rloading concrete vdev {vdev}, metaslab {metaslab} of {count} ..."
@@ -171,7 +171,7 @@ fn load_claims<'a>(
     Ok((claims, checkpoint_bytes))
 }
 
-/// Takes out what is allocated only because the checkpoint needs it; how many bytes that is.
+/// Removes the space that is allocated only for the checkpoint; returns its size.
 fn exclude_checkpoint(
     session: &mut Session<'_>,
     pool: &Pool,
@@ -232,7 +232,7 @@ fn walk<'a>(
     })
 }
 
-/// Shows what is allocated but no block's; how many ranges that is.
+/// Shows allocated space that belongs to no block; returns the number of ranges.
 fn print_leaks(session: &mut Session<'_>, found: &Findings<'_>) -> io::Result<u64> {
     let mut leaks = 0;
     for leak in found.claims.iter().flat_map(Claims::leaks) {
@@ -243,16 +243,16 @@ fn print_leaks(session: &mut Session<'_>, found: &Findings<'_>) -> io::Result<u6
     Ok(leaks)
 }
 
-/// What the space maps say.
+/// The totals of the space maps.
 #[derive(Clone, Copy)]
 struct Balance {
     allocated: i64,
     checkpoint_bytes: u64,
-    /// Ranges that nobody claimed.
+    /// Unclaimed ranges.
     leaks: u64,
 }
 
-/// Compares the blocks with the space maps; whether they agree.
+/// Compares the blocks with the space maps; returns whether they agree.
 fn print_balance(
     session: &mut Session<'_>,
     found: &Findings<'_>,
@@ -332,7 +332,7 @@ fn print_classes(out: &mut dyn io::Write, classes: &Classes) -> io::Result<()> {
             continue;
         }
         let used = 100.0 * class.allocated as f64 / class.space as f64;
-        // The way C prints the quotient of two zeros.
+        // C prints the quotient of two zeros like this.
         let used = if used.is_nan() { " -nan".to_owned() } else { format!("{used:5.2}") };
         writeln!(out, "\t{name:<16} {:14}     used: {used}%", class.allocated)?;
     }

@@ -1,15 +1,15 @@
-//! Points in time as OpenZFS's commands print them, in the time zone of the environment
-//! (spec 09, section 1.3).
+//! Times in the formats of OpenZFS's commands, in the time zone of the environment (spec 09,
+//! section 1.3).
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// The zone in which times are shown; tests pass UTC.
+/// The time zone of displayed times; tests use UTC.
 #[derive(Clone, Debug)]
 pub struct Calendar(TimeZone);
 
 impl Calendar {
-    /// The zone that `TZ` or the system's configuration names.
+    /// The zone from `TZ` or the system's configuration.
     #[must_use]
     pub fn system() -> Self {
         Self(TimeZone::system())
@@ -75,7 +75,7 @@ impl Calendar {
         format!("{}.{nanoseconds:09}", self.format(seconds, "%b %e %Y %H:%M:%S"))
     }
 
-    /// Times out of the calendar's range print as seconds since the epoch.
+    /// Times outside the calendar's range are shown as seconds since the epoch.
     fn format(&self, seconds: u64, pattern: &str) -> String {
         let time = i64::try_from(seconds).ok().and_then(|s| Timestamp::from_second(s).ok());
         match time {

@@ -1,4 +1,4 @@
-//! The checkpoint of a pool: its uberblock, and what only it still needs of each vdev.
+//! The checkpoint of a pool: its uberblock, and the space of each vdev that only it needs.
 
 use super::error::ZdbError;
 use super::metaslabs;
@@ -8,7 +8,7 @@ use rzfs_dsl::pool::{MosStore, Pool};
 use rzfs_format::space_map::Geometry;
 use rzfs_metaslab::{SpaceMap, VdevMetaslabs};
 
-/// Shows the checkpoint, if the pool has one; with `-mmmm` its space maps as well.
+/// Shows the checkpoint, if there is one; with `-mmmm` its space maps as well.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let Some(checkpoint) = pool.checkpoint() else { return Ok(Verdict::Clean) };
     writeln!(session.out, "\nCheckpointed uberblock found:")?;
@@ -25,7 +25,7 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, Zdb
     Ok(verdict)
 }
 
-/// The map of what is allocated on a vdev only because the checkpoint needs it.
+/// The map of space on a vdev that is allocated only for the checkpoint.
 pub(crate) fn space_map(pool: &Pool, vdev: &VdevMetaslabs) -> Result<Option<SpaceMap>, ZdbError> {
     let geometry = vdev.geometry();
     let Some(top) = pool.vdevs().top_level(geometry.vdev) else { return Ok(None) };

@@ -70,7 +70,7 @@ impl CloneTable {
     }
 }
 
-/// Shows the tables: what they save, with `-TT` by vdev, with `-TTT` by number of references, with
+/// Shows the tables: the savings, with `-TT` by vdev, with `-TTT` by number of references, with
 /// `-TTTT` block by block.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError> {
     if pool.features().state(Feature::BlockCloning) == FeatureState::Disabled {
@@ -115,7 +115,7 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError
     }
 }
 
-/// Shows how many blocks have how many references.
+/// Shows histograms of blocks by number of references.
 fn print_histograms(
     session: &mut Session<'_>,
     pool: &Pool,

@@ -1,4 +1,4 @@
-//! `zdb -C`: the configuration of a pool, as the cache file and as the MOS have it.
+//! `zdb -C`: the configuration of a pool, from the cache file and the MOS.
 
 use super::error::ZdbError;
 use super::session::{Session, Verdict};
@@ -11,11 +11,10 @@ use rzfs_format::object_type::ObjectType;
 /// Columns by which a configuration is indented.
 const INDENT: usize = 8;
 
-/// Largest configuration that is read; real ones have kilobytes.
+/// Maximum size of a configuration; real ones have kilobytes.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// Shows the configuration in the MOS; before it that of the cache file, if the pool was found
-/// there.
+/// Shows the configuration in the MOS, after that of the cache file if the pool was found there.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError> {
     if session.arguments.exported == 0
         && let Ok(cache) = source::read_cache_file(source::cache_file(session.arguments))

@@ -9,11 +9,11 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-/// Bytes that are read together.
+/// Bytes read at once.
 const CHUNK: u64 = 1 << 20;
 
-/// Copies the file at a path of a dataset: the words are dataset, path and destination. A
-/// destination that is there is overwritten.
+/// Copies the file at a path of a dataset: the words are dataset, path and destination. An existing
+/// destination is overwritten.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError> {
     let [dataset, path, destination] = session.arguments.targets.as_slice() else {
         return Err(ZdbError::Usage("-r needs DATASET PATH DESTINATION".into()));

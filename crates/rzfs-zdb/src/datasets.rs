@@ -1,7 +1,7 @@
 //! `zdb -d`: datasets and their objects.
 //!
-//! One `d` lists the datasets, two their objects, four show what is in each object, and five
-//! where its blocks are.
+//! One `d` lists the datasets, two their objects, four show the contents of each object, and five
+//! the locations of its blocks.
 
 mod bonus;
 mod bookmarks;
@@ -35,12 +35,12 @@ use rzfs_format::features::Feature;
 use rzfs_format::{ObjectId, ObjsetId, Txg};
 use std::io;
 
-/// Verbosity from which on lists of block pointers are shown.
+/// Minimum verbosity for lists of block pointers.
 const LISTS: u8 = 3;
-/// Verbosity from which on bookmarks are shown.
+/// Minimum verbosity for bookmarks.
 const BOOKMARKS: u8 = 4;
 
-/// Shows all datasets of a pool, and whether the features count those that use them rightly.
+/// Shows all datasets of a pool, and checks the features' counts of datasets that use them.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let mut verdict = print_mos(session, pool)?;
     let verbosity = session.arguments.datasets;
@@ -69,7 +69,7 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, Zdb
     Ok(verdict.max(consumers.print(session, pool)?))
 }
 
-/// Goes on after damage, with a note of it.
+/// Converts damage to a note, after which the report continues.
 fn noted(session: &mut Session<'_>, result: Result<(), ZdbError>) -> Result<Verdict, ZdbError> {
     match result {
         Ok(()) => Ok(Verdict::Clean),
@@ -81,7 +81,7 @@ fn noted(session: &mut Session<'_>, result: Result<(), ZdbError>) -> Result<Verd
     }
 }
 
-/// Shows the lists of the dataset that all clones without an origin of their own come from.
+/// Shows the lists of the dataset that is the origin of all clones without another one.
 fn print_origin(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError> {
     for dataset in order::origin(pool)? {
         if let Some(list) = dataset.deadlist {
@@ -91,7 +91,7 @@ fn print_origin(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError> 
     Ok(())
 }
 
-/// Shows one dataset, or those of its objects that the command line names.
+/// Shows one dataset, or those of its objects that are given on the command line.
 pub(crate) fn run_one(
     session: &mut Session<'_>,
     pool: &Pool,
@@ -111,8 +111,7 @@ pub(crate) fn run_one(
     print_dataset(session, pool, &place, &ranges)
 }
 
-/// Opens the dataset that a name or, where no dataset is called so, a number means; of a bookmark
-/// that to which it belongs.
+/// Opens the dataset given by name or, if there is none, by number; for a bookmark, its dataset.
 fn hold(session: &mut Session<'_>, pool: &Pool, name: &str) -> Result<Dataset, ZdbError> {
     let datasets = pool.datasets();
     let number = numeric(name);
@@ -136,8 +135,8 @@ fn hold(session: &mut Session<'_>, pool: &Pool, name: &str) -> Result<Dataset, Z
     }
 }
 
-/// Shows the object to which a path in a dataset leads: with -v what is in it, with -vv where its
-/// blocks are.
+/// Shows the object at a path in a dataset: with -v its contents, with -vv the locations of its
+/// blocks.
 pub(crate) fn look_up(
     session: &mut Session<'_>,
     pool: &Pool,
@@ -160,7 +159,7 @@ pub(crate) fn look_up(
     }
 }
 
-/// `zdb POOL OBJECT`: the objects of a pool's name without a slash are those of the MOS.
+/// `zdb POOL OBJECT`: a pool name without a slash refers to objects of the MOS.
 fn is_mos_asked(session: &Session<'_>) -> bool {
     session.arguments.targets.first().is_some_and(|target| !target.contains(['/', '@']))
 }
@@ -170,14 +169,14 @@ fn numeric(name: &str) -> Option<ObjectId> {
     range::number(name.split_once('/')?.1).map(ObjectId)
 }
 
-/// An object set that is shown, with what its title says.
+/// An object set to be shown, with the data of its title.
 struct Title<'a> {
     name: &'a str,
     kind: &'a str,
     id: ObjsetId,
     created: Txg,
     used: u64,
-    /// Nothing for the MOS.
+    /// `None` for the MOS.
     place: Option<&'a Place>,
 }
 
@@ -195,7 +194,7 @@ fn print_mos_objects(
 
 fn mos_title(pool: &Pool) -> Result<Title<'static>, ZdbError> {
     let used = order::special_directory(pool, "$MOS")?.map_or(0, |directory| directory.used);
-    // The MOS is as old as the pool, which begins with this txg.
+    // The MOS is as old as the pool, whose first txg this is.
     let created = Txg(4);
     Ok(Title { name: "mos", kind: "META", id: ObjsetId::MOS, created, used, place: None })
 }
@@ -230,7 +229,7 @@ fn print_dataset(
     print_objset(session, pool, &title, &objset, ranges)
 }
 
-/// What the system calls an error.
+/// The system's text for an error.
 fn source_text(error: &rzfs_dmu::DmuError) -> String {
     without_number(&io::Error::from_raw_os_error(error.errno()))
 }
@@ -277,7 +276,7 @@ fn print_objset(
     Ok(verdict)
 }
 
-/// Prints the lists of blocks that belong to a dataset, and its bookmarks.
+/// Prints the lists of blocks of a dataset, and its bookmarks.
 fn print_lists(session: &mut Session<'_>, pool: &Pool, place: &Place) -> Result<(), ZdbError> {
     let verbosity = session.arguments.datasets;
     if verbosity >= LISTS {
@@ -294,8 +293,8 @@ fn print_lists(session: &mut Session<'_>, pool: &Pool, place: &Place) -> Result<
     Ok(())
 }
 
-/// The name of what objects are compressed with that do not say it themselves: the function that
-/// the property means, with zdb's remark where it knows no level of that name.
+/// The name of the default compression of objects: the function that the property means, with zdb's
+/// remark if it does not know the level.
 fn compression(pool: &Pool, place: Option<&Place>) -> Result<String, ZdbError> {
     let Some(place) = place else { return Ok("on".to_owned()) };
     if place.dataset.is_snapshot() {
@@ -396,7 +395,7 @@ fn print_ranges(
     Ok(verdict)
 }
 
-/// How densely the dnodes of an object set lie.
+/// The density of dnodes in an object set.
 #[derive(Default)]
 struct SlotCount {
     used: u64,

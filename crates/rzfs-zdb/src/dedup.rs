@@ -15,7 +15,7 @@ use rzfs_format::ddt::{
 use rzfs_format::{FormatError, ObjectId};
 use std::collections::BTreeMap;
 
-/// Blocks of a log that are read together.
+/// Blocks of a log that are read at once.
 const LOG_BLOCKS: u64 = 8;
 
 /// A log of a flat table.
@@ -34,7 +34,7 @@ pub(crate) struct DedupTable {
     /// The ZAP that names its objects.
     pub(crate) root: ObjectId,
     layout: DdtLayout,
-    /// The ZAPs that there are, by class.
+    /// The existing ZAPs, by class.
     pub(crate) classes: Vec<(DdtClass, ObjectId)>,
     pub(crate) logs: Vec<DedupLog>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct DedupTables {
     tables: Vec<DedupTable>,
 }
 
-/// The entries that only the logs have in their newest form.
+/// The entries whose newest form is only in the logs.
 pub(crate) type LoggedEntries = BTreeMap<DdtKey, DdtValue>;
 
 impl DedupTables {
@@ -97,8 +97,8 @@ impl DedupTable {
         Ok(Some(Self { checksum, version, flags, root: names.id(), layout, classes, logs }))
     }
 
-    /// Calls `visit` for every entry, logged changes applied. Entries whose last reference is gone
-    /// are left out.
+    /// Calls `visit` for every entry, with logged changes applied. Entries without references are
+    /// left out.
     pub(crate) fn visit(
         &self,
         pool: &Pool,
@@ -118,7 +118,7 @@ impl DedupTable {
         Ok(())
     }
 
-    /// Calls `visit` for the entries that are stored in the ZAP of a class.
+    /// Calls `visit` for the entries in the ZAP of a class.
     pub(crate) fn visit_class(
         &self,
         pool: &Pool,
@@ -143,8 +143,8 @@ impl DedupTable {
         Ok(())
     }
 
-    /// The entries of the logs: of the active one all, of the flushing one those that are neither
-    /// flushed nor in the active one.
+    /// The entries of the logs: all of the active one, and those of the flushing one that are
+    /// neither flushed nor in the active one.
     pub(crate) fn logged(&self, pool: &Pool) -> Result<LoggedEntries, ZdbError> {
         let mut entries = LoggedEntries::new();
         let flushing_first = [LogRole::Flushing, LogRole::Active];
@@ -156,7 +156,7 @@ impl DedupTable {
         Ok(entries)
     }
 
-    /// Adds the entries of one log, later ones over earlier ones.
+    /// Adds the entries of one log; later ones replace earlier ones.
     fn read_log(
         &self,
         pool: &Pool,
@@ -183,7 +183,7 @@ impl DedupTable {
     }
 }
 
-/// Takes a value of a table's ZAP out of its envelope.
+/// Unpacks a value of a table's ZAP.
 fn decode(value: &[u8], layout: DdtLayout) -> Result<DdtValue, FormatError> {
     let envelope = DdtEnvelope::decode(value)?;
     if envelope.compression == CompressionFunction::Off {

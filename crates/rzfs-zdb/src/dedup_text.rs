@@ -1,10 +1,9 @@
-//! The table of deduplicated blocks by number of references, as `zpool status -D` and `zdb -D`
-//! show it.
+//! The dedup table by number of references, as shown by `zpool status -D` and `zdb -D`.
 
 use rzfs::quantity::{nicebytes, nicenum};
 use std::io::{self, Write};
 
-/// A row: blocks, logical, physical and allocated bytes, stored once and then as referenced.
+/// A row: blocks, logical, physical and allocated bytes, first as stored and then as referenced.
 pub type Row = [u64; 8];
 
 /// The sums of all rows; they saturate.
@@ -17,11 +16,11 @@ pub fn total(rows: &[Row]) -> Row {
     total
 }
 
-/// Prints the rows that are not empty: row i is about blocks with `1 << i` references up to twice
-/// that. The rules and blanks are OpenZFS's.
+/// Prints the non-empty rows: row i is for blocks with `1 << i` references up to twice that. The
+/// rules and blanks are OpenZFS's.
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// `out` cannot be written.
 pub fn print(rows: &[Row], total: Option<&Row>, out: &mut dyn Write) -> io::Result<()> {
     let rule = "______________________________";
     writeln!(out, "bucket              allocated                       referenced          ")?;

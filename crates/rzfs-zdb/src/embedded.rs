@@ -6,7 +6,7 @@ use rzfs_codec::compress::decompress;
 use rzfs_format::BlockPointer;
 use rzfs_format::block_pointer::PointerKind;
 
-/// Writes the data of the pointer that the sixteen words on the command line are.
+/// Writes the data of the pointer given by sixteen words on the command line.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<(), ZdbError> {
     let [text] = session.arguments.targets.as_slice() else {
         return Err(ZdbError::Usage(

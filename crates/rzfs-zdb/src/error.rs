@@ -1,4 +1,4 @@
-//! Why zdb stopped.
+//! Errors of zdb.
 
 use rzfs_dmu::DmuError;
 use rzfs_dsl::dataset::DatasetError;
@@ -9,7 +9,7 @@ use rzfs_metaslab::MetaslabError;
 use std::io;
 use std::path::PathBuf;
 
-/// Why zdb stopped before it showed what was asked for.
+/// Why zdb stopped before the end of its report.
 #[derive(Debug, thiserror::Error)]
 pub enum ZdbError {
     /// The output cannot be written.
@@ -20,21 +20,21 @@ pub enum ZdbError {
     Open {
         /// The device or file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's reason.
         reason: String,
     },
     /// A device of the pool cannot be opened.
     #[error(transparent)]
     Device(#[from] rzfs_blockdev::OpenError),
-    /// The command line asks for nothing that can be shown.
+    /// The command line asks for nothing that is supported.
     #[error("{0}")]
     Usage(String),
-    /// No pool, or several, go by the name.
+    /// No pool, or several, have the name.
     #[error("can't open '{name}': {source}")]
     Select {
         /// The name or guid.
         name: String,
-        /// Why.
+        /// The reason.
         source: SelectError,
     },
     /// The pool cannot be imported.
@@ -42,29 +42,29 @@ pub enum ZdbError {
     Import {
         /// The name.
         name: String,
-        /// Why.
+        /// The reason.
         source: Box<ImportFailure>,
     },
-    /// A word of the command line names neither an object nor a range of them.
+    /// A word of the command line is neither an object nor a range of objects.
     #[error("Bad object or range: '{range}': {reason}\n")]
     BadRange {
         /// The word.
         range: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: &'static str,
     },
-    /// The dataset that the command line names cannot be opened.
+    /// The dataset on the command line cannot be opened.
     #[error("can't open '{name}': {reason}")]
     Hold {
         /// Its name.
         name: String,
-        /// What the system calls the error.
+        /// The system's text for the error.
         reason: String,
     },
-    /// The object that the command line names does not exist.
+    /// The object on the command line does not exist.
     #[error("dmu_object_info() failed, errno 2")]
     NoObject,
-    /// Something of the pool cannot be read.
+    /// Part of the pool cannot be read.
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// A dataset cannot be found or read.
@@ -76,18 +76,18 @@ pub enum ZdbError {
     /// Space accounting cannot be read.
     #[error(transparent)]
     Space(#[from] MetaslabError),
-    /// An object holds what the format does not allow.
+    /// The contents of an object are invalid.
     #[error("object {object}: {source}")]
     Corrupt {
         /// The object of the MOS.
         object: ObjectId,
-        /// What is wrong.
+        /// The problem.
         source: FormatError,
     },
 }
 
 impl ZdbError {
-    /// Gives an error of the format its place.
+    /// Adds the place to a format error.
     pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| Self::Corrupt { object, source }
     }

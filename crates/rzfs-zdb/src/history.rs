@@ -1,4 +1,4 @@
-//! `zdb -h`: what was done to a pool.
+//! `zdb -h`: the history of a pool.
 
 use super::error::ZdbError;
 use super::session::Session;

@@ -1,4 +1,4 @@
-//! `zdb -s`: the I/O that this command did, by vdev.
+//! `zdb -s`: the I/O of this command, by vdev.
 
 use super::error::ZdbError;
 use super::session::Session;
@@ -8,7 +8,7 @@ use rzfs_metaslab::{Metaslab, VdevMetaslabs};
 use rzfs_vdev::Vdev;
 use std::io;
 
-/// Columns of a vdev's name.
+/// Width of the column of names.
 const NAME_WIDTH: usize = 25;
 
 /// Shows the pool and its vdevs.
@@ -29,7 +29,7 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError
     Ok(())
 }
 
-/// What is allocated and what is free of each vdev, as the metaslabs' own maps have it.
+/// Allocated and free space of each vdev, according to the metaslabs' own maps.
 struct Space(Vec<(VdevId, u64, u64)>);
 
 impl Space {
@@ -58,7 +58,7 @@ fn name(vdev: Vdev<'_>) -> &str {
     if vdev.kind().is_leaf() { vdev.name() } else { vdev.kind().name() }
 }
 
-/// Shows what is below a vdev; a tree of vdevs is a few levels deep.
+/// Shows the descendants of a vdev; a tree of vdevs has a few levels.
 fn print_below(session: &mut Session<'_>, vdev: Vdev<'_>, indent: usize) -> io::Result<()> {
     for child in vdev.children() {
         print_line(session, child, &format!("{:indent$}{}", "", name(child)), None)?;
@@ -67,7 +67,7 @@ fn print_below(session: &mut Session<'_>, vdev: Vdev<'_>, indent: usize) -> io::
     Ok(())
 }
 
-/// Shows one vdev; capacity is that of whole top-level vdevs.
+/// Shows one vdev; capacity is shown for whole top-level vdevs.
 fn print_line(
     session: &mut Session<'_>,
     vdev: Vdev<'_>,

@@ -132,7 +132,7 @@ fn first_with(labels: &[Label], config: &[u8]) -> Option<usize> {
     })
 }
 
-/// The title of a label, printed before the first thing that is shown of it.
+/// The title of a label, printed before its first output.
 struct Header {
     index: usize,
     checksum: Verification,
@@ -151,7 +151,7 @@ impl Header {
     }
 }
 
-/// Prints the numbers of the labels that are alike.
+/// Prints the numbers of equal labels.
 fn print_labels(
     session: &mut Session<'_>,
     indent: &str,
@@ -174,13 +174,13 @@ fn uberblock_at(label: &Label, ring: UberblockRing, slot: usize) -> Option<Uberb
     Uberblock::decode(bytes).ok().map(|(uberblock, _)| uberblock)
 }
 
-/// The ashift that a label's configuration gives.
+/// The ashift in a label's configuration.
 fn ashift_of(config: &NvList) -> u64 {
     let tree = config.list("vdev_tree").and_then(|tree| tree.u64("ashift"));
     tree.or_else(|_| config.u64("ashift")).unwrap_or(0)
 }
 
-/// Prints a label's uberblocks: those that no earlier label has, or all of them.
+/// Prints a label's uberblocks: those not in an earlier label, or all of them.
 fn print_ring(
     session: &mut Session<'_>,
     labels: &[Label],

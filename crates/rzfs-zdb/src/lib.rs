@@ -1,4 +1,4 @@
-//! `rzfs zdb`: what is on disk, in the words and the layout of OpenZFS's zdb.
+//! `rzfs zdb`: shows on-disk structures in the words and the layout of OpenZFS's zdb.
 //!
 //! Everything here only reads, and nothing depends on a mounted or imported pool.
 #![forbid(unsafe_code)]
@@ -37,10 +37,10 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::iter;
 
-/// The words that follow the name of the program, understood.
+/// Parses the words after the name of the program.
 ///
 /// # Errors
-/// What clap says of them; help that was asked for, too.
+/// clap's error; a request for help counts as one, too.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
     let words = iter::once(OsString::from("zdb")).chain(words);
     CommandLine::try_parse_from(words).map(|line| line.arguments)
@@ -53,9 +53,9 @@ struct CommandLine {
     arguments: Arguments,
 }
 
-/// Writes the report that the arguments ask for; what is wrong, to `notes`.
+/// Writes the requested report, and problems to `notes`.
 ///
-/// The exit status is 0 when nothing is wrong, 1 when the command could not do what was asked, else
+/// The exit status is 0 if all is well, 1 if the command could not be carried out, else
 /// [`Verdict::exit_status`].
 #[must_use]
 pub fn run(
@@ -70,8 +70,8 @@ pub fn run(
         Ok(verdict) => verdict.exit_status(),
         Err(ZdbError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(error) => {
-            // What was found so far is shown before the error; if that fails too there is nobody
-            // left to tell.
+            // Partial findings are shown before the error; if that fails too there is nowhere left
+            // to report.
             let _ = out.flush();
             let _ = writeln!(notes, "zdb: {error}");
             1
@@ -79,11 +79,11 @@ pub fn run(
     }
 }
 
-/// Writes the report that the arguments ask for, with progress and remarks to `notes`.
+/// Writes the requested report, with progress and remarks to `notes`.
 ///
 /// # Errors
-/// [`ZdbError`] when the pool, device or output fails; damage that can be reported is not an
-/// error but part of the [`Verdict`].
+/// [`ZdbError`] if the pool, device or output fails; damage that can be reported is not an error
+/// but part of the [`Verdict`].
 pub fn report(
     arguments: &Arguments,
     calendar: Calendar,
@@ -111,7 +111,7 @@ pub fn report(
     open_report(&mut session, &pool, target)
 }
 
-/// Like [`report`], of a pool that is open already; the first word on the command line is still
+/// Like [`report`], for a pool that is open already; the first word on the command line is still
 /// its name.
 ///
 /// # Errors
@@ -156,7 +156,7 @@ fn open_report(session: &mut Session<'_>, pool: &Pool, target: &str) -> Result<V
     pool_report(session, pool)
 }
 
-/// Writes the report that the arguments ask for of a pool that is open already.
+/// Writes the requested report of a pool that is open already.
 ///
 /// # Errors
 /// As [`report`].
@@ -172,7 +172,7 @@ pub fn report_pool(
     pool_report(&mut Session { arguments, out, notes, calendar }, pool)
 }
 
-/// Shows what was asked for of a pool.
+/// Writes the requested reports of a pool.
 fn pool_report(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let arguments = session.arguments;
     let mut verdict = Verdict::Clean;

@@ -1,4 +1,4 @@
-//! `zdb -m` and `-M`: metaslabs, the maps of their space, and how fragmented it is.
+//! `zdb -m` and `-M`: metaslabs, their space maps, and their fragmentation.
 
 mod groups;
 mod indirect;
@@ -20,15 +20,15 @@ use rzfs_vdev::Vdev;
 use rzfs_vdev::config::AllocationBias;
 use std::io;
 
-/// Free segments from 16 KiB on are what a metaslab keeps in the order of their sizes.
+/// A metaslab keeps free segments from 16 KiB on sorted by size.
 const SORTED_FLOOR_SHIFT: usize = 14;
 
-/// Whether anything is to be shown here.
+/// Whether the command line asks for anything here.
 pub(crate) fn is_wanted(arguments: &Arguments) -> bool {
     Detail::of(arguments).is_some() || arguments.metaslab_groups > 0
 }
 
-/// Shows metaslabs, groups and log space maps, as far as they are asked for.
+/// Shows metaslabs, groups and log space maps, as requested.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let arguments = session.arguments;
     let detail = Detail::of(arguments);
@@ -62,14 +62,14 @@ pub(crate) fn print_map(
     )
 }
 
-/// The vdev and the metaslabs that the command line names behind the pool.
+/// The vdev and the metaslabs after the pool on the command line.
 struct Selection {
     vdev: Option<u64>,
     metaslabs: Vec<u64>,
 }
 
 impl Selection {
-    /// With `-d` the words behind the pool are objects.
+    /// With `-d` the words after the pool are objects.
     fn of(arguments: &Arguments) -> Result<Self, ZdbError> {
         let mut numbers = Vec::new();
         if arguments.datasets == 0 {
@@ -160,8 +160,8 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// What is free in a metaslab according to its own map. Changes that only the logs have are
-    /// left out, as OpenZFS's zdb leaves them out here.
+    /// The free space of a metaslab according to its own map. Changes only in the logs are ignored,
+    /// as by OpenZFS's zdb.
     fn free(&self, metaslab: &Metaslab) -> Result<Free, MetaslabError> {
         let map = metaslab.space_map();
         let allocated = map.map(|map| map.load_allocated(&self.store)).transpose()?;
@@ -219,7 +219,7 @@ impl Report<'_> {
     }
 }
 
-/// What is free in a metaslab.
+/// The free space of a metaslab.
 struct Free {
     buckets: [u64; 64],
     largest: u64,

@@ -1,11 +1,11 @@
-//! `zdb -R`: what is at an address of a vdev, whatever it is.
+//! `zdb -R`: shows the data at an address of a vdev.
 //!
 //! ```text
 //! VDEV : OFFSET : [LSIZE/]PSIZE [: FLAGS]      numbers in hex
 //! ```
-//! VDEV is the number of a top-level vdev, numbers with dots between them on the way to a leaf
-//! (`0.1`), or the path of a leaf. What cannot be shown is said, and the next word taken; as with
-//! OpenZFS's zdb the exit status does not tell.
+//! VDEV is the number of a top-level vdev, numbers separated by dots that lead to a leaf (`0.1`),
+//! or the path of a leaf. Failures are reported, and the next word is processed; as with OpenZFS's
+//! zdb they do not affect the exit status.
 
 mod compressed;
 mod dump;
@@ -24,7 +24,7 @@ use rzfs_format::{BlockPointer, ByteOrder, Dva, Txg, gang};
 use rzfs_vdev::Vdev;
 use std::io;
 
-/// Functions whose checksum of the block is shown.
+/// Checksum functions shown for a block.
 const CHECKSUMS: [ChecksumFunction; 7] = [
     ChecksumFunction::Fletcher2,
     ChecksumFunction::Fletcher4,
@@ -35,10 +35,10 @@ const CHECKSUMS: [ChecksumFunction; 7] = [
     ChecksumFunction::Blake3,
 ];
 
-/// The txg of everything that lies as it did when the vdev was created.
+/// The txg of data in the layout of the vdev's creation.
 const FIRST_TXG: Txg = Txg(4);
 
-/// Shows the blocks that the words behind the pool name.
+/// Shows the blocks given by the words after the pool.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let words = session.arguments.targets.get(1..).unwrap_or_default();
     if words.is_empty() {
@@ -79,7 +79,7 @@ fn show(session: &mut Session<'_>, pool: &Pool, request: &Request<'_>) -> io::Re
     if checksums && !raw && !gang { show_checksums(session, pool, &stored) } else { Ok(()) }
 }
 
-/// Shows a block the way that the flags say.
+/// Shows a block as requested by the flags.
 fn show_block(session: &mut Session<'_>, request: &Request<'_>, block: &[u8]) -> io::Result<()> {
     let flags = request.flags;
     let order = if flags.swap { ByteOrder::NATIVE.swapped() } else { ByteOrder::NATIVE };
@@ -123,7 +123,7 @@ fn show_checksums(session: &mut Session<'_>, pool: &Pool, stored: &[u8]) -> io::
     Ok(())
 }
 
-/// The vdev of this name.
+/// Finds the vdev with this name.
 fn find<'a>(pool: &'a Pool, name: &str) -> Option<Vdev<'a>> {
     let by_path = pool.vdevs().leaves().find(|leaf| path(*leaf).as_deref() == Some(name));
     by_path.or_else(|| {
@@ -136,13 +136,13 @@ fn find<'a>(pool: &'a Pool, name: &str) -> Option<Vdev<'a>> {
     })
 }
 
-/// Where a leaf is, or was last.
+/// The current, or last, path of a leaf.
 fn path(vdev: Vdev<'_>) -> Option<String> {
     let last = || vdev.own_config().hints.path.as_ref().map(|path| path.to_text().into_owned());
     vdev.device().map(|device| device.name().to_owned()).or_else(last)
 }
 
-/// The bytes at the address: of a top-level vdev whatever its redundancy gives, of a leaf its own.
+/// The bytes at the address: through a top-level vdev's redundancy, or a leaf's own.
 fn read(pool: &Pool, vdev: Vdev<'_>, request: &Request<'_>) -> Result<Vec<u8>, String> {
     if let Some(id) = vdev.vdev_id() {
         let tree = pool.vdevs();

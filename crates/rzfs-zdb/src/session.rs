@@ -1,4 +1,4 @@
-//! What all parts of zdb share: where to write, how numbers and times look.
+//! The common state of all parts of zdb: streams, and formats of numbers and times.
 
 use super::Arguments;
 use crate::calendar::Calendar;
@@ -8,18 +8,18 @@ use std::io::Write;
 
 /// One run of zdb.
 pub(crate) struct Session<'a> {
-    /// What was asked for.
+    /// The arguments.
     pub(crate) arguments: &'a Arguments,
     /// The report.
     pub(crate) out: &'a mut dyn Write,
     /// Progress and remarks.
     pub(crate) notes: &'a mut dyn Write,
-    /// How times look.
+    /// The format of times.
     pub(crate) calendar: Calendar,
 }
 
 impl Session<'_> {
-    /// A size as the command line wants it.
+    /// Formats a size in the requested style.
     pub(crate) fn number(&self, number: u64) -> String {
         self.arguments.number_style().show(number)
     }
@@ -32,19 +32,19 @@ impl Session<'_> {
     }
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// Nothing wrong.
+    /// No problems.
     Clean,
-    /// Leaks or contradictions, as the report says.
+    /// Leaks or contradictions, as reported.
     Damaged,
-    /// Blocks that cannot be read or do not have their checksums.
+    /// Blocks that cannot be read or have wrong checksums.
     Unreadable,
 }
 
 impl Verdict {
-    /// The exit status that says so.
+    /// The corresponding exit status.
     #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {

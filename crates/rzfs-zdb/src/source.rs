@@ -1,4 +1,4 @@
-//! Opening the pool that the command line names.
+//! Opens the pool given on the command line.
 
 use super::Arguments;
 use super::error::ZdbError;
@@ -13,10 +13,10 @@ use rzfs_format::Txg;
 use rzfs_format::nvlist::NvList;
 use std::path::{Path, PathBuf};
 
-/// Where OpenZFS remembers the pools that are imported.
+/// OpenZFS's cache file of imported pools.
 const DEFAULT_CACHE_FILE: &str = "/etc/zfs/zpool.cache";
 
-/// More than any cache file has, in bytes; real ones have kilobytes.
+/// Larger than any cache file, in bytes; real ones have kilobytes.
 const MAX_CACHE_FILE: u64 = 64 << 20;
 
 /// The pool of a dataset's name.
@@ -24,7 +24,7 @@ pub(crate) fn pool_name(target: &str) -> &str {
     target.split(['/', '@', '#']).next().unwrap_or(target)
 }
 
-/// The cache file that the command line means.
+/// The cache file for a command line.
 pub(crate) fn cache_file(arguments: &Arguments) -> &Path {
     arguments.cache_file.as_deref().unwrap_or(Path::new(DEFAULT_CACHE_FILE))
 }
@@ -37,12 +37,12 @@ pub(crate) fn read_cache_file(path: &Path) -> Result<NvList, ZdbError> {
     NvList::decode(&bytes).map_err(|error| open(error.to_string()))
 }
 
-/// Opens the pool with this name or guid, as the command line says where and how.
+/// Opens the pool with this name or guid, according to the command line.
 pub(crate) fn open(arguments: &Arguments, name: &str) -> Result<Pool, ZdbError> {
     open_target(arguments, name, target(arguments))
 }
 
-/// Loads a key wherever it fits: a passphrase, or the digits of a key.
+/// Loads a key wherever it fits: a passphrase, or a key in hex digits.
 pub(crate) fn load_key(pool: &Pool, key: &str) -> Result<(), ZdbError> {
     let mut loaded = load_key_where_it_fits(pool, key.as_bytes())?;
     if let Some(raw) = hex(key) {
@@ -54,7 +54,7 @@ pub(crate) fn load_key(pool: &Pool, key: &str) -> Result<(), ZdbError> {
     Ok(())
 }
 
-/// The bytes that pairs of digits stand for.
+/// The bytes given by pairs of digits.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -78,7 +78,7 @@ fn open_target(arguments: &Arguments, name: &str, target: ImportTarget) -> Resul
     let discovered = match matching.as_slice() {
         [] => {
             let not_found = || select(SelectError::NotFound { name: name_of() });
-            // Of the places where nobody said that anything is some are never there.
+            // Missing default places are not reported.
             let unopened = discovery.unopened().first().filter(|_| !arguments.paths.is_empty());
             return Err(unopened.cloned().map_or_else(not_found, ZdbError::Device));
         }
@@ -92,8 +92,8 @@ fn open_target(arguments: &Arguments, name: &str, target: ImportTarget) -> Resul
         .map_err(|source| ZdbError::Import { name: name_of(), source: Box::new(source) })
 }
 
-/// What a tool for looking at damage wants: no host and no activity keeps it away, and missing
-/// logs or damaged data are what it is for.
+/// Import options for examining damage: no host or activity check prevents it, and missing logs or
+/// damaged data are accepted.
 fn options(arguments: &Arguments, target: ImportTarget) -> ImportOptions {
     ImportOptions {
         target,
@@ -110,8 +110,8 @@ fn options(arguments: &Arguments, target: ImportTarget) -> ImportOptions {
     }
 }
 
-/// Where to look for devices: the given directories, else the default ones, else what the cache
-/// file says of the pool.
+/// The devices of the pool: in the given directories, else in the default ones, else from the cache
+/// file.
 fn sources(arguments: &Arguments, name: &str) -> Result<Vec<DeviceSource>, ZdbError> {
     if !arguments.paths.is_empty() {
         return Ok(arguments.paths.iter().cloned().map(DeviceSource::from).collect());

@@ -3,7 +3,7 @@
 pub(crate) mod histogram;
 pub(crate) mod pointer;
 
-/// How sizes are shown.
+/// The format of sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NumberStyle {
     /// At most five characters: `1.50K`.

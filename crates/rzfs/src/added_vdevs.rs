@@ -1,4 +1,4 @@
-//! Adding vdevs to a pool that is open for writing: what `zpool add` does, for programs.
+//! Adding vdevs to a pool open for writing, like `zpool add`.
 //!
 //! ```no_run
 //! let pool = rzfs::PoolOptions::new().device_paths(["a.img"]).open_writable()?;
@@ -22,22 +22,22 @@ use rzfs_vdev::create::{
 use rzfs_vdev::label::DeviceUse;
 use std::collections::BTreeSet;
 
-/// What stays allowed although it speaks against adding vdevs.
+/// Objections to adding vdevs that can be overridden.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Allowance {
-    /// Devices that seem to hold something else.
+    /// Devices that seem to be in use.
     InUse,
-    /// Vdevs of another redundancy than the pool's.
+    /// Vdevs with another redundancy than the pool's.
     ReplicationMismatch,
     /// Another sector size than the pool's.
     AshiftMismatch,
 }
 
 impl Allowance {
-    /// All of them: what `-f` means.
+    /// All of them, as with `-f`.
     pub const ALL: [Self; 3] = [Self::InUse, Self::ReplicationMismatch, Self::AshiftMismatch];
 
-    /// Whether this objection does not count.
+    /// Whether it overrides this objection.
     fn covers(self, objection: &Objection) -> bool {
         match objection {
             Objection::Replication(_) => self == Self::ReplicationMismatch,
@@ -49,27 +49,27 @@ impl Allowance {
 /// Why vdevs are not added; the messages are those of `zpool add`.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// The devices do not become vdevs.
+    /// The devices cannot form vdevs.
     #[error(transparent)]
     Vdevs(#[from] VdevRequestError),
-    /// No vdev has this sector size.
+    /// No vdev can have this sector size.
     #[error(transparent)]
     Ashift(PlanError),
-    /// The pool cannot be looked at.
+    /// The pool cannot be read.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// A spare is one of the pool already.
+    /// A spare belongs to the pool already.
     #[error("cannot add to '{pool}': one or more vdevs refer to the same device")]
     HasIt {
         /// The pool.
         pool: String,
     },
-    /// The pool does not take them.
+    /// The pool refuses them.
     #[error("cannot add to '{pool}': {source}")]
     Refused {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: ChangeError,
     },
 }
@@ -83,7 +83,7 @@ pub struct AddedVdevs {
 }
 
 impl AddedVdevs {
-    /// No vdevs yet.
+    /// An empty set of vdevs.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -96,37 +96,37 @@ impl AddedVdevs {
         self
     }
 
-    /// The vdevs, of devices that are open already.
+    /// Adds vdevs on devices that are open already.
     #[must_use]
     pub fn open_vdevs(mut self, devices: VdevSpec<NewDevice>) -> Self {
         self.request.devices = Some(devices);
         self
     }
 
-    /// Files that do not exist are made with this size in bytes, sparse; they are removed again if
-    /// they are not added.
+    /// Creates missing files with this size in bytes, sparse; they are removed again if they are
+    /// not added.
     #[must_use]
     pub const fn missing_file_size(mut self, bytes: u64) -> Self {
         self.request.missing_file_size = Some(bytes);
         self
     }
 
-    /// log2 of their sector size (`-o ashift`); otherwise the pool's property says it, or the
-    /// devices.
+    /// log2 of their sector size (`-o ashift`); otherwise the pool's property or the devices
+    /// decide.
     #[must_use]
     pub const fn ashift(mut self, ashift: u64) -> Self {
         self.ashift = Some(ashift);
         self
     }
 
-    /// Adds them although something speaks against it.
+    /// Overrides objections.
     #[must_use]
     pub fn allow(mut self, allowances: impl IntoIterator<Item = Allowance>) -> Self {
         self.allowed.extend(allowances);
         self
     }
 
-    /// Pools that are in use on this host; their devices are not taken.
+    /// Pools in use on this host; their devices are refused.
     #[must_use]
     pub fn local_pools(mut self, local: LocalPools) -> Self {
         self.request.local = local;
@@ -146,7 +146,7 @@ impl AddedVdevs {
         let Objections(all) = devices.objections(Some(&tree), &self.request.local);
         let own = pool.view()?;
         let own: BTreeSet<Guid> = own.auxiliary().iter().map(|vdev| vdev.config.guid).collect();
-        // Those of other pools can be shared.
+        // Spares of other pools can be shared.
         let is_own = |spare: &NewDevice| {
             let known = DeviceUse::of(spare.device.as_ref());
             matches!(known, DeviceUse::Spare(guid) if own.contains(&guid))
@@ -169,7 +169,7 @@ impl AddedVdevs {
     }
 }
 
-/// Vdevs whose devices are open.
+/// Vdevs with open devices.
 #[derive(Debug)]
 pub struct PlannedVdevs {
     opener: DeviceOpener,

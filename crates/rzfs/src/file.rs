@@ -8,8 +8,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A regular file or a volume, opened for reading: at any offset, from any number of threads; or
-/// in order, with [`Read`] and [`Seek`].
+/// A regular file or a volume, open for reading: at any offset, from any number of threads; or
+/// sequentially, with [`Read`] and [`Seek`].
 ///
 /// ```no_run
 /// # use rzfs::OpenFiles;
@@ -35,7 +35,7 @@ enum Contents {
     Volume(Volume),
 }
 
-/// A part of a file that is stored, or is not and reads as zeros.
+/// A range of a file that is stored, or a hole that reads as zeros.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Extent {
     /// Stored.
@@ -45,7 +45,7 @@ pub enum Extent {
 }
 
 impl File {
-    /// `place` says where the file is.
+    /// A regular file; `place` identifies it in errors.
     pub(crate) fn of_file(
         place: FileError,
         file_system: Arc<FileSystem>,
@@ -85,8 +85,8 @@ impl File {
         }
     }
 
-    /// Fills `buffer` with the bytes from `offset` on, and says how many there are: less than the
-    /// buffer has only at the end.
+    /// Fills `buffer` with the bytes from `offset` on, and returns their number: less than the
+    /// buffer's length only at the end.
     ///
     /// # Errors
     /// A block cannot be read.
@@ -120,7 +120,7 @@ impl File {
     }
 
     /// The bytes from `offset` on as parts of cached blocks, without a copy: at most `len`, and
-    /// none at the end. In front of a block that cannot be read there may be fewer.
+    /// none at the end. Before an unreadable block there may be fewer.
     ///
     /// # Errors
     /// The block at `offset` cannot be read.
@@ -129,7 +129,7 @@ impl File {
             Ok(segments) => return Ok(segments),
             Err(error) => error,
         };
-        // Everything before the damage is good: go there block by block.
+        // Data before the damage are good: read them block by block.
         let block_size = self.block_size();
         let (mut good, mut at) = (Vec::new(), offset);
         let end = offset.saturating_add(len);
@@ -142,7 +142,7 @@ impl File {
             }
             at = next;
         }
-        // The damage is gone; or nothing was asked for.
+        // The damage is gone, or the request was empty.
         if good.is_empty() { Err(error) } else { Ok(good) }
     }
 
@@ -166,7 +166,7 @@ impl File {
         found.map_err(|error| self.error(offset, error))
     }
 
-    /// The first byte at or after `offset` that is not stored; the end counts as that.
+    /// The first byte at or after `offset` that is not stored; the end counts as a hole.
     ///
     /// # Errors
     /// A block cannot be read.
@@ -181,8 +181,8 @@ impl File {
         found.map_err(|error| self.error(offset, error))
     }
 
-    /// Its parts from the beginning to the end. Where damage hides what is stored, everything
-    /// counts as stored: whoever reads it learns of the damage.
+    /// Its extents from the beginning to the end. Where damage hides the difference everything
+    /// counts as data: reading it reports the damage.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
         let mut at = 0;
         std::iter::from_fn(move || {

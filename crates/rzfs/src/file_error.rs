@@ -1,13 +1,13 @@
-//! Why a file cannot be used, and where.
+//! Errors of file access, with their place.
 
 use rzfs_zpl::ZplError;
 use std::fmt::{self, Write};
 use std::io;
 
-/// What is wrong.
+/// The problem with a file.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FileProblem {
-    /// The file system says so.
+    /// The file system reports an error.
     #[error(transparent)]
     Zpl(Box<ZplError>),
     /// The path leads through more symbolic links than are followed.
@@ -16,7 +16,7 @@ pub enum FileProblem {
     /// A symbolic link leads nowhere, or `.zfs` has no such entry.
     #[error("no such file or directory")]
     NotFound,
-    /// The path goes on behind a file that is no directory.
+    /// The path continues after a file that is not a directory.
     #[error("not a directory")]
     NotDirectory,
     /// It is a directory.
@@ -25,7 +25,7 @@ pub enum FileProblem {
     /// It has no contents to read.
     #[error("not a regular file")]
     NotRegular,
-    /// The directory was entered before: it is above itself, or has several names.
+    /// The directory was entered before: it is its own ancestor, or has several names.
     #[error("the directory is in the tree more than once")]
     DirectoryLoop,
 }
@@ -37,7 +37,7 @@ impl From<ZplError> for FileProblem {
 }
 
 impl FileProblem {
-    /// The errno that fits.
+    /// The corresponding errno.
     #[must_use]
     pub fn errno(&self) -> i32 {
         const ENOENT: i32 = 2;
@@ -56,16 +56,16 @@ impl FileProblem {
     }
 }
 
-/// Why a file cannot be used: `garden/notes:/beds/north, offset 131072: ...`.
+/// An error of file access: `garden/notes:/beds/north, offset 131072: ...`.
 #[derive(Clone, Debug)]
 pub struct FileError {
     /// The dataset, by its full name.
     pub dataset: String,
-    /// The file, from the root of the dataset; empty when it is about the dataset.
+    /// The file, from the root of the dataset; empty if the error concerns the dataset.
     pub path: Vec<u8>,
-    /// The first byte that cannot be read; `None` when it is not about contents.
+    /// The first unreadable byte; `None` if the error does not concern contents.
     pub offset: Option<u64>,
-    /// What is wrong. Damage names objset, object, level and block.
+    /// The problem. Damage names objset, object, level and block.
     pub problem: FileProblem,
 }
 
@@ -74,7 +74,7 @@ impl FileError {
         Self { dataset: dataset.to_owned(), path: Vec::new(), offset: None, problem: error.into() }
     }
 
-    /// The errno that fits.
+    /// The corresponding errno.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.problem.errno()
@@ -106,8 +106,8 @@ impl From<FileError> for io::Error {
     }
 }
 
-/// A path for people: control characters, backslashes and what is no UTF-8 are escaped, so that a
-/// name can neither command a terminal nor break a line.
+/// A path for display: control characters, backslashes and invalid UTF-8 are escaped, so that a
+/// name can neither control a terminal nor break a line.
 ///
 /// ```
 /// let shown = rzfs::ShownPath("/naïve\n\x1b[1m".as_bytes()).to_string();

@@ -3,12 +3,12 @@
 //! ```text
 //! FileTree ── node(path) ──> FileNode ── attributes, xattrs, ACL, link target
 //!                                │ ├── open ──────> File: contents at offsets, data and holes
-//!                                │ ├── entries ───> Entries: what is in a directory
+//!                                │ ├── entries ───> Entries: the entries of a directory
 //!                                └───── walk ─────> Walk: everything below a directory
 //! ```
-//! Paths begin at the root of the file system, which is what an absolute symbolic link begins at
-//! too. `.zfs/snapshot/NAME` leads into the snapshots, as in a mounted file system. Other file
-//! systems of the pool are trees of their own: there are no mount points in a tree.
+//! Paths start at the root of the file system, and so do absolute symbolic links.
+//! `.zfs/snapshot/NAME` leads into the snapshots, as in a mounted file system. Other file systems
+//! of the pool are trees of their own: there are no mount points in a tree.
 
 mod entries;
 mod node;

@@ -1,10 +1,10 @@
 //! OpenZFS pools in user space, as a library.
 //!
-//! rzfs reads what OpenZFS wrote, of any release and on any platform, without a kernel module, and
-//! makes and writes pools that OpenZFS reads.
-//! This crate is the way in: it finds and opens pools on devices, images or anything else that is
-//! a [`blockdev::BlockDevice`], and leads to their datasets, files and objects. The commands
-//! (`rzfs-cli`, `rzfs-zdb`) and the process that mounts a pool (`rzfs-server`) are made of it.
+//! rzfs reads pools written by any release of OpenZFS on any platform, without a kernel module, and
+//! creates and writes pools that OpenZFS reads. This crate is the entry point: it finds and opens
+//! pools on devices, images or any other [`blockdev::BlockDevice`], and gives access to their
+//! datasets, files and objects. The commands (`rzfs-cli`, `rzfs-zdb`) and the process that mounts a
+//! pool (`rzfs-server`) build on it.
 //!
 //! ```no_run
 //! use rzfs::format::property::DatasetProperty;
@@ -15,8 +15,8 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! A [`Pool`] never writes to a device; a [`WritablePool`] does, which [`NewPool`] makes and
-//! [`PoolOptions::open_writable`] opens.
+//! A [`Pool`] never writes to a device; a [`WritablePool`], created by [`NewPool`] or opened by
+//! [`PoolOptions::open_writable`], does.
 #![forbid(unsafe_code)]
 
 mod added_vdevs;

@@ -1,4 +1,4 @@
-//! Making pools: what `zpool create` does, for programs.
+//! Creating pools, like `zpool create`.
 //!
 //! ```no_run
 //! let pool = rzfs::NewPool::new("tank")
@@ -42,10 +42,10 @@ use rzfs_vdev::{IoTunables, TreeOptions, VdevConfig, VdevTree};
 use rzfs_zpl::live::NewFileSystem;
 use std::sync::Arc;
 
-/// The txg that a pool begins with.
+/// The first txg of a pool.
 const FIRST_TXG: Txg = Txg(4);
 
-/// A pool to be made.
+/// A pool to be created.
 #[derive(Debug, Default)]
 pub struct NewPool {
     name: String,
@@ -59,7 +59,7 @@ pub struct NewPool {
     command: Option<String>,
 }
 
-/// Whether devices are used that seem to be in use, or do not fit together.
+/// Whether to use devices that seem to be in use, or do not match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Force {
     #[default]
@@ -76,36 +76,36 @@ impl NewPool {
     }
 
     /// Its vdevs, in the words of `zpool create`: `mirror A B`, `raidz2 A B C D`, `A log B`, ...
-    /// Files have to exist, unless [`NewPool::missing_file_size`] is given.
+    /// Files must exist, unless [`NewPool::missing_file_size`] is given.
     #[must_use]
     pub fn vdevs<W: AsRef<str>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.request.extend(words);
         self
     }
 
-    /// Its vdevs, of devices that are open already: memory, say.
+    /// Its vdevs, on devices that are open already: memory, say.
     #[must_use]
     pub fn open_vdevs(mut self, devices: VdevSpec<NewDevice>) -> Self {
         self.request.devices = Some(devices);
         self
     }
 
-    /// Files that do not exist are made with this size in bytes, sparse; they are removed again if
-    /// the pool is not made.
+    /// Creates missing files with this size in bytes, sparse; they are removed again if the pool is
+    /// not created.
     #[must_use]
     pub const fn missing_file_size(mut self, bytes: u64) -> Self {
         self.request.missing_file_size = Some(bytes);
         self
     }
 
-    /// Uses devices that seem to hold something else, and vdevs of different redundancy (`-f`).
+    /// Uses devices that seem to be in use, and vdevs of different redundancy (`-f`).
     #[must_use]
     pub const fn force(mut self) -> Self {
         self.insistence = Force::Insisting;
         self
     }
 
-    /// Enables no feature but those that properties name (`-d`).
+    /// Enables only features named by properties (`-d`).
     #[must_use]
     pub const fn without_features(mut self) -> Self {
         self.features = DefaultFeatures::None;
@@ -126,47 +126,47 @@ impl NewPool {
         self
     }
 
-    /// The key of its root file system: a passphrase, hexadecimal digits or 32 bytes, as the
-    /// property `keyformat` says.
+    /// The key of its root file system: a passphrase, hexadecimal digits or 32 bytes, according to
+    /// property `keyformat`.
     #[must_use]
     pub fn root_key(mut self, key: Secret) -> Self {
         self.root_key = Some(key);
         self
     }
 
-    /// Pools that are in use on this host; their devices are not taken.
+    /// Pools in use on this host; their devices are refused.
     #[must_use]
     pub fn local_pools(mut self, local: LocalPools) -> Self {
         self.request.local = local;
         self
     }
 
-    /// What the open pool does with memory and threads.
+    /// Memory and thread options of the open pool.
     #[must_use]
     pub const fn live_options(mut self, options: LiveOptions) -> Self {
         self.live = options;
         self
     }
 
-    /// Limits, rhythms and policies of the open pool.
+    /// Tunables of the open pool.
     #[must_use]
     pub const fn tunables(mut self, tunables: Tunables) -> Self {
         self.live.tunables = tunables;
         self
     }
 
-    /// The command that the pool's history begins with; otherwise one is made up.
+    /// The first command in the pool's history; by default one is composed.
     #[must_use]
     pub fn command(mut self, line: &str) -> Self {
         self.command = Some(line.to_owned());
         self
     }
 
-    /// Makes the pool, which is open for writing then.
+    /// Creates the pool, and leaves it open for writing.
     ///
     /// # Errors
-    /// [`CreateError`]. Devices have not been written, unless writing itself failed, or the root
-    /// file system turned out to need more than its properties leave it.
+    /// [`CreateError`]. Devices are unchanged, unless writing itself failed, or the root file
+    /// system needs more than its properties allow.
     pub fn create(self) -> Result<WritablePool, CreateError> {
         self.plan()?.create()
     }
@@ -212,7 +212,7 @@ fn needed(devices: &VdevSpec<NewDevice>) -> impl Iterator<Item = Feature> {
     })
 }
 
-/// A pool whose properties are checked and whose devices are open.
+/// A pool with checked properties and open devices.
 #[derive(Debug)]
 pub struct PlannedPool {
     new: NewPool,
@@ -290,7 +290,7 @@ impl PlannedPool {
         Ok(pool.with_alternate_root(self.properties.alternate_root))
     }
 
-    /// How the root file system is encrypted.
+    /// The encryption of the root file system.
     fn encryption(&self, environment: &dyn Environment) -> Result<NewEncryption, CreateError> {
         let fail = |source| CreateError::Setting { pool: self.new.name.clone(), source };
         let key = self.new.root_key.as_ref().map(Secret::bytes);
@@ -310,7 +310,7 @@ impl PlannedPool {
         }
     }
 
-    /// What labels say of the pool.
+    /// The pool configuration for the labels.
     fn config(&self, guid: Guid, environment: &dyn Environment) -> PoolConfig {
         let host = environment.host();
         PoolConfig {
@@ -339,7 +339,7 @@ impl PlannedPool {
     }
 }
 
-/// Makes a tree of new vdevs.
+/// Creates a tree of new vdevs.
 fn tree(new: &mut NewVdevs, pool: Guid, tunables: &Tunables) -> Result<Arc<VdevTree>, CreateError> {
     let root = new.root(pool, FIRST_TXG);
     let options = TreeOptions { tunables: IoTunables::from(tunables), ..TreeOptions::default() };

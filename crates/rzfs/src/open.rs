@@ -23,10 +23,10 @@ pub enum OpenError {
     /// No pool has this name, or several.
     #[error(transparent)]
     Select(#[from] SelectError),
-    /// The devices have no pool.
+    /// There is no pool on the devices.
     #[error("no pool was found on {0}")]
     NoPool(String),
-    /// The devices have several pools, and none was named.
+    /// There are several pools on the devices, and none was named.
     #[error("several pools were found, name one: {0}")]
     SeveralPools(String),
     /// The pool cannot be imported.
@@ -37,10 +37,10 @@ pub enum OpenError {
     NotWritable {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: Box<NotWritable>,
     },
-    /// A device without which the pool is not whole can only be read.
+    /// A device that the pool needs is read-only.
     #[error(
         "cannot import '{pool}': one or more devices is read only\n{} can only be read.",
         device.path.display()
@@ -51,18 +51,18 @@ pub enum OpenError {
         /// The device.
         device: rzfs_blockdev::OpenError,
     },
-    /// Somebody else writes a device of the pool.
+    /// A device of the pool is being written elsewhere.
     #[error("cannot import '{pool}': pool is busy\n{device}")]
     InUse {
         /// The pool.
         pool: String,
-        /// The device, and who writes it.
+        /// The device, and its writer.
         device: rzfs_blockdev::OpenError,
     },
 }
 
 impl OpenError {
-    /// The errno that fits.
+    /// The corresponding errno.
     #[must_use]
     pub fn errno(&self) -> i32 {
         const ENOENT: i32 = 2;
@@ -79,8 +79,7 @@ impl OpenError {
         }
     }
 
-    /// Whether a pool that cannot be opened for writing because of this can be read, as far as is
-    /// known.
+    /// Whether a pool that cannot be opened for writing because of this may still be readable.
     #[must_use]
     pub fn leaves_reading(&self) -> bool {
         const EACCES: i32 = 13;
@@ -112,13 +111,13 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// No devices yet; all checks on.
+    /// No devices yet, and all checks enabled.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds devices, images, or directories with such in them.
+    /// Adds devices, images, or directories that contain them.
     #[must_use]
     pub fn device_paths<P: AsRef<Path>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         let paths = paths.into_iter().map(|path| path.as_ref().to_owned());
@@ -126,29 +125,28 @@ impl PoolOptions {
         self
     }
 
-    /// Adds places to look at: open devices of any kind, or paths.
+    /// Adds sources: open devices of any kind, or paths.
     #[must_use]
     pub fn sources(mut self, sources: impl IntoIterator<Item = DeviceSource>) -> Self {
         self.sources.extend(sources);
         self
     }
 
-    /// Looks for the pool with this name or guid; without, there has to be exactly one.
+    /// Selects the pool with this name or guid; without, there must be exactly one.
     #[must_use]
     pub fn pool(mut self, name_or_guid: &str) -> Self {
         self.name = Some(name_or_guid.to_owned());
         self
     }
 
-    /// Also takes a pool that was destroyed, if it is named; opening it for writing brings it
-    /// back.
+    /// Includes a destroyed pool, if it is named; opening it for writing revives it.
     #[must_use]
     pub fn destroyed(mut self) -> Self {
         self.destroyed = Destroyed::Only;
         self
     }
 
-    /// Opens the pool even if another system had it last and did not export it.
+    /// Opens the pool even if another system used it last and did not export it.
     #[must_use]
     pub fn force(mut self) -> Self {
         self.import.host_check = HostCheck::Override;
@@ -162,43 +160,43 @@ impl PoolOptions {
         self
     }
 
-    /// Has a pool that is opened for writing wait for devices that fail as soon as it is open, or
-    /// not before somebody can mend it.
+    /// Determines when a pool opened for writing starts to wait for failed devices: as soon as it
+    /// is open, or not before it can be mended.
     #[must_use]
     pub fn attendance(mut self, attendance: Attendance) -> Self {
         self.attendance = attendance;
         self
     }
 
-    /// Opens the pool under another name; one that is opened for writing has it from then on.
+    /// Opens the pool under another name; opening it for writing makes the name permanent.
     #[must_use]
     pub fn renamed(mut self, name: &str) -> Self {
         self.import.name = Some(name.to_owned());
         self
     }
 
-    /// Keeps at most this many bytes of blocks in memory.
+    /// Limits the block cache to this many bytes.
     #[must_use]
     pub fn arc_max(mut self, bytes: u64) -> Self {
         self.import.tunables.zfs_arc_max = bytes;
         self
     }
 
-    /// Limits, rhythms and policies of the pool, and of opening it.
+    /// Tunables of the pool, and of opening it.
     #[must_use]
     pub fn tunables(mut self, tunables: Tunables) -> Self {
         self.import.tunables = tunables;
         self
     }
 
-    /// Everything else that an import can be told.
+    /// All other import options.
     #[must_use]
     pub fn with_import(mut self, import: ImportOptions) -> Self {
         self.import = import;
         self
     }
 
-    /// What an import is told.
+    /// The import options.
     #[must_use]
     pub const fn import(&self) -> &ImportOptions {
         &self.import
@@ -213,8 +211,8 @@ impl PoolOptions {
     /// Opens the pool.
     ///
     /// # Errors
-    /// [`OpenError`]: a device cannot be opened, there is no such pool or several, or it cannot
-    /// be imported.
+    /// [`OpenError`]: a device cannot be opened, there is no such pool, or several, or it cannot be
+    /// imported.
     pub fn open(&self) -> Result<Pool, OpenError> {
         let found = self.discover();
         if let Some(error) = found.unopened().first() {
@@ -223,7 +221,7 @@ impl PoolOptions {
         self.open_among(&found)
     }
 
-    /// Opens the pool among what was found, whatever could not be opened.
+    /// Opens the pool among the found ones, regardless of unopened devices.
     ///
     /// # Errors
     /// [`OpenError`]: there is no such pool or several, or it cannot be imported.
@@ -231,7 +229,7 @@ impl PoolOptions {
         Ok(Pool::import(self.choose(found)?, &self.import)?)
     }
 
-    /// The pool that is meant, among what was found.
+    /// The selected pool among the found ones.
     ///
     /// # Errors
     /// [`OpenError`]: there is no such pool, or several.
@@ -255,11 +253,11 @@ impl PoolOptions {
         })
     }
 
-    /// Opens the pool for writing; from then on it is this host's.
+    /// Opens the pool for writing; from then on it belongs to this host.
     ///
     /// # Errors
-    /// [`OpenError`]: as for [`PoolOptions::open`], or the pool cannot be written, or a device that
-    /// it needs can only be read, or somebody else on this host writes one.
+    /// [`OpenError`]: as for [`PoolOptions::open`], or the pool is not writable, or a device that
+    /// it needs is read-only, or another process on this host writes to one.
     pub fn open_writable(&self) -> Result<WritablePool, OpenError> {
         let found = self.discover();
         if let Some(error) = found.unopened().first() {
@@ -268,8 +266,8 @@ impl PoolOptions {
         self.open_writable_among(&found)
     }
 
-    /// Opens the pool among what was found for writing, whatever could not be opened. A device
-    /// that can only be read is missing then, if the pool can do without it.
+    /// Opens the pool among the found ones for writing, regardless of unopened devices. A read-only
+    /// device then counts as missing, if the pool does not need it.
     ///
     /// # Errors
     /// As [`PoolOptions::open_writable`].
@@ -277,7 +275,7 @@ impl PoolOptions {
         let chosen = self.choose(found)?;
         let name = self.import.name.clone().unwrap_or_else(|| chosen.name().to_owned());
         let writable = self.discover_writable(chosen);
-        // Spares and cache devices may be another pool's.
+        // Spares and cache devices may belong to another pool.
         let members = chosen.member_paths();
         let unopened = writable.unopened().iter().filter(|device| members.contains(&device.path));
         let (read_only, others): (Vec<_>, Vec<_>) =
@@ -310,19 +308,18 @@ impl PoolOptions {
         Ok(WritablePool::new(live, environment))
     }
 
-    /// Opens the devices of a pool for writing, and sees what is on them then.
+    /// Opens the devices of a pool for writing, and examines them again.
     fn discover_writable(&self, chosen: &DiscoveredPool) -> Discovery {
         let devices = self.sources.iter().filter(|one| matches!(one, DeviceSource::Device(_)));
         let paths = chosen.device_paths().into_iter().map(DeviceSource::Path);
-        // Devices that were open already are as they are; names of such are no paths.
+        // Devices that were open already are used as they are; their names are not paths.
         let paths = paths.filter(|one| matches!(one, DeviceSource::Path(path) if path.exists()));
         let sources: Vec<_> = devices.cloned().chain(paths).collect();
         Discovery::search(&sources, &OpenOptions::new().access(Access::ReadWrite))
     }
 
-    /// Imports a pool without those of its devices that can only be read; nothing if it cannot do
-    /// without them. It cannot either if they have what is newer than the rest: that would be lost
-    /// as soon as something is written.
+    /// Imports a pool without its read-only devices; `None` if it needs them. It also does if they
+    /// are newer than the rest: that state would be lost with the first write.
     fn import_without(
         &self,
         whole: &DiscoveredPool,
@@ -355,7 +352,7 @@ impl PoolOptions {
     }
 }
 
-/// Whether a pool could be imported with more of its devices.
+/// Whether a pool might be importable with more of its devices.
 const fn lacks_devices(error: &ImportError) -> bool {
     matches!(
         error,
@@ -366,11 +363,11 @@ const fn lacks_devices(error: &ImportError) -> bool {
     )
 }
 
-/// Loads `key` for every encryption root that it fits and whose key is not loaded yet; tells for
-/// how many that was.
+/// Loads `key` for every encryption root that it fits and whose key is not loaded yet; returns
+/// their number.
 ///
 /// # Errors
-/// The datasets cannot be listed. A key that does not fit is no error.
+/// The datasets cannot be listed. A key that does not fit is not an error.
 pub fn load_key_where_it_fits(pool: &Pool, key: &[u8]) -> Result<usize, DatasetError> {
     let mut loaded = 0;
     for root in encryption_roots(pool)? {

@@ -1,7 +1,7 @@
-//! Files that somebody names who may be wrong or hostile: a property of a pool, a command line.
+//! Opens files named by untrusted or mistaken sources: a property of a pool, a command line.
 //!
-//! Opening a FIFO waits for a writer, opening a device may do something to it, and reading either
-//! may never end. So what a path leads to is looked at before it is opened, without opening it.
+//! Opening a FIFO waits for a writer, opening a device may have side effects, and reading either
+//! may never end. So the file at a path is examined before it is opened, without opening it.
 
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// What is opened.
+/// The accepted kinds of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accepted {
     /// Regular files.
@@ -38,20 +38,20 @@ impl Accepted {
 /// Opens a file for reading. Links are followed.
 ///
 /// # Errors
-/// Of kind [`io::ErrorKind::InvalidInput`] if it is not what is accepted; nothing was opened then.
+/// Of kind [`io::ErrorKind::InvalidInput`] if its kind is not accepted; nothing was opened then.
 pub fn open(path: &Path, accepted: Accepted) -> io::Result<File> {
     let looked_at = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     if !accepted.covers(FileType::from_raw_mode(fstat(&looked_at)?.st_mode)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, accepted.refusal()));
     }
-    // What was looked at, whatever has the name by now.
+    // Opens the examined file, whatever has its name by now.
     File::open(format!("/proc/self/fd/{}", looked_at.as_raw_fd()))
 }
 
-/// Reads a regular file that has at most `limit` bytes.
+/// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`]; of kind [`io::ErrorKind::FileTooLarge`] if there is more.
+/// As [`open`]; of kind [`io::ErrorKind::FileTooLarge`] if it is larger.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path, Accepted::Files)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;

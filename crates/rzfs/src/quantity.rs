@@ -1,9 +1,9 @@
-//! Sizes as they are typed, and as OpenZFS prints them (spec 09, section 1.3).
+//! Sizes as typed by users, and in OpenZFS's output format (spec 09, section 1.3).
 
 /// Suffixes of powers of 1024.
 const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
 
-/// A number in at most five characters: `0`, `1023`, `1.50K`, `480M`.
+/// Formats a number in at most five characters: `0`, `1023`, `1.50K`, `480M`.
 #[must_use]
 pub fn nicenum(number: u64) -> String {
     scaled(number, "")
@@ -38,13 +38,13 @@ fn scaled(number: u64, plain_unit: &str) -> String {
         .unwrap_or_else(|| format!("{value:.0}{unit}"))
 }
 
-/// Why a size cannot be understood; the texts are OpenZFS's.
+/// Why a size cannot be parsed; the texts are OpenZFS's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// Not a number.
     #[error("bad numeric value '{0}'")]
     Number(String),
-    /// What follows the number is no unit.
+    /// The text after the number is not a unit.
     #[error("invalid numeric suffix '{0}'")]
     Suffix(String),
     /// It does not fit into 64 bits.
@@ -52,8 +52,7 @@ pub enum SizeError {
     TooLarge,
 }
 
-/// Reads a size: digits, perhaps a fraction, perhaps one of `bkmgtpez` (any case), perhaps
-/// followed by `b` or `ib`.
+/// Parses a size: digits, optionally a fraction, one of `bkmgtpez` (any case), and `b` or `ib`.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, suffix) = text.split_at(end);
@@ -72,7 +71,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(SizeError::TooLarge) }
 }
 
-/// log2 of what a suffix multiplies by; none if it is not a suffix.
+/// log2 of the multiplier of a suffix; `None` if it is not a suffix.
 fn suffix_shift(suffix: &str) -> Option<u32> {
     let lower = suffix.to_ascii_lowercase();
     let mut letters = lower.chars();

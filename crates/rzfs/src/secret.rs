@@ -1,4 +1,4 @@
-//! Keys on their way from whoever has them to the pool.
+//! Keys on their way from their source to the pool.
 
 use crate::plain_file::{self, Accepted};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -7,26 +7,26 @@ use std::io::{self, Read};
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// More than any key has, in bytes: a passphrase has at most 512.
+/// Longer than any key, in bytes: a passphrase has at most 512.
 pub const MAX_SECRET: usize = 4096;
 
-/// What the user typed or what a key file holds. It is wiped when it is dropped and never shown.
+/// A typed key or the contents of a key file. It is wiped on drop and never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes over.
+    /// Takes ownership of the bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// Reads to the end of what is shorter than a key may be; of what is longer, the beginning.
+    /// Reads the whole input if it is no longer than a key may be, otherwise its beginning.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn read(mut input: impl Read) -> io::Result<Self> {
-        // A place that never has to move: a copy left behind would not be wiped.
+        // A buffer that is never reallocated: a copy left behind would not be wiped.
         let mut bytes = Zeroizing::new(vec![0; MAX_SECRET]);
         let mut filled = 0;
         while let Some(room) = bytes.get_mut(filled..).filter(|room| !room.is_empty()) {
@@ -40,12 +40,12 @@ impl Secret {
         Ok(Self::new(bytes.get(..filled).unwrap_or_default().to_vec()))
     }
 
-    /// What a key file holds that a property names: its word is nobody's but an attacker's. Files
-    /// that say nothing of their size, as those of the kernel in `/proc`, count as empty: reading
-    /// them may wait for ever, or take what is in them from others.
+    /// Reads a key file named by a property, which may be an attacker's. Files without a size, such
+    /// as the kernel's in `/proc`, count as empty: reading them may block for ever, or consume
+    /// their contents.
     ///
     /// # Errors
-    /// It is no regular file, or cannot be read.
+    /// It is not a regular file, or cannot be read.
     pub fn read_file(path: &Path) -> io::Result<Self> {
         let file = plain_file::open(path, Accepted::Files)?;
         let size = file.metadata()?.len();
@@ -84,8 +84,8 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Takes the digits from where the message is: what has to be unescaped or read piece by piece
-/// would leave a copy behind that nobody wipes, and is refused.
+/// Takes the digits directly from the message: text that needs unescaping or is read in pieces
+/// would leave an unwiped copy behind, and is refused.
 struct Digits;
 
 impl<'de> de::Visitor<'de> for Digits {
@@ -96,7 +96,7 @@ impl<'de> de::Visitor<'de> for Digits {
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Secret, E> {
-        // Not what was typed instead of a key: it may have been one.
+        // Does not show the input: it may have been a key.
         let invalid = || E::custom("not a key in hexadecimal digits");
         let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(invalid()) };
         if pairs.len() > MAX_SECRET {

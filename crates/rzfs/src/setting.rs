@@ -1,5 +1,5 @@
-//! Properties as they are typed: which may be set, what their values may be, and what is stored
-//! for them (spec 09, sections 3.3 and 5).
+//! Typed properties: which may be set, their valid values, and their stored form (spec 09, sections
+//! 3.3 and 5).
 
 mod dataset;
 mod encryption;
@@ -17,19 +17,19 @@ pub use usage::{dataset_properties, pool_properties};
 use crate::quantity::SizeError;
 use rzfs_format::property::PoolProperty;
 
-/// Why a property cannot be set; the messages are OpenZFS's, as far as it has them.
+/// Why a property cannot be set; the messages are OpenZFS's, where it has them.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SettingError {
-    /// No property has the name.
+    /// There is no such property.
     #[error("invalid property '{0}'")]
     Unknown(String),
-    /// It cannot be set, or not any more.
+    /// It cannot be set, or no longer.
     #[error("'{0}' is readonly")]
     ReadOnly(String),
     /// Datasets of this kind do not have it.
     #[error("'{0}' does not apply to datasets of this type")]
     NotApplicable(String),
-    /// Not one of its words.
+    /// Not one of the property's words.
     #[error("'{name}' must be one of '{values}'")]
     Word {
         /// The property.
@@ -64,27 +64,27 @@ pub enum SettingError {
     /// A limit of 0.
     #[error("use 'none' to disable {0}")]
     UseNone(String),
-    /// Not a place to mount at.
+    /// Not a valid mount point.
     #[error("'{0}' must be an absolute path, 'none', or 'legacy'")]
     MountPoint(String),
-    /// A place where no key can be.
+    /// Not a valid location of a key.
     #[error("invalid keylocation")]
     KeyLocation,
-    /// Iterations that make nothing but guessing easier.
+    /// Too few iterations, which would only ease guessing.
     #[error("minimum pbkdf2 iterations is 100000")]
     FewIterations,
     /// Iterations without a passphrase.
     #[error("pbkdf2iters may only be specified with keyformat=passphrase")]
     IterationsOfNothing,
-    /// Properties about encryption that do not fit together.
+    /// Inconsistent encryption properties.
     #[error(transparent)]
     Encryption(rzfs_dsl::live::EncryptionProblem),
-    /// A number that the property cannot have.
+    /// An invalid number.
     #[error("'{name}' {problem}")]
     Value {
         /// The property.
         name: String,
-        /// What it has to be.
+        /// The constraint.
         problem: &'static str,
     },
     /// A text of more than 8191 bytes.
@@ -93,16 +93,16 @@ pub enum SettingError {
     /// A name of more than 255 bytes.
     #[error("property name '{0}' is too long")]
     NameTooLong(String),
-    /// A name of a user property with characters that it cannot have.
+    /// A user property's name with invalid characters.
     #[error("invalid property '{0}'")]
     UserName(String),
-    /// A property about somebody whom nobody knows.
+    /// A property of an unknown user or group.
     #[error("'{0}' has an invalid user/group name")]
     OwnerName(String),
-    /// The feature that the value needs is not enabled.
+    /// The feature needed by the value is not enabled.
     #[error("pool and or dataset must be upgraded to set this property or value")]
     NeedsUpgrade,
-    /// Something that this software does not write.
+    /// A value that this software does not support.
     #[error("property '{name}' cannot be set to '{value}': it is only read by this software")]
     NotWritten {
         /// The property.
@@ -115,58 +115,58 @@ pub enum SettingError {
     PoolNumber {
         /// The property.
         name: String,
-        /// What was typed.
+        /// The typed value.
         value: String,
     },
-    /// A property of pools that only an import can have.
+    /// A pool property that only an import can set.
     #[error("property '{0}' can only be set at import time")]
     ImportTime(String),
-    /// A property of pools that only a new one can have.
+    /// A pool property that only creation or import can set.
     #[error("property '{0}' can only be set during pool creation or import")]
     CreationOrImport(String),
-    /// A property of pools that needs the pool to be there.
+    /// A pool property that needs an existing pool.
     #[error("property '{0}' cannot be set at creation time")]
     NotAtCreation(String),
-    /// A feature that nobody knows.
+    /// An unknown feature.
     #[error("feature '{0}' unsupported by kernel")]
     UnknownFeature(String),
-    /// A feature can be switched on, and off before the pool is there.
+    /// A feature can only be enabled, or before creation disabled.
     #[error("property '{0}' can only be set to 'enabled' or 'disabled'")]
     FeatureWord(String),
-    /// Features of a pool stay enabled.
+    /// Features of an existing pool cannot be disabled.
     #[error("property '{0}' can only be set to 'disabled' at creation time")]
     FeatureDisabled(String),
     /// A comment with control characters.
     #[error("comment may only have printable characters")]
     Unprintable,
-    /// A long comment.
+    /// A comment that is too long.
     #[error("comment must not exceed 32 characters")]
     CommentTooLong,
-    /// A file whose features decide cannot be used.
+    /// A file of a feature set cannot be used.
     #[error(transparent)]
     Compatibility(#[from] rzfs_dsl::pool::compatibility::CompatibilityError),
-    /// A path that is none.
+    /// An invalid path.
     #[error("property '{name}' must be empty, an absolute path, or 'none'")]
     Path {
         /// The property.
         name: String,
     },
-    /// A path that is that of a directory.
+    /// The path of a directory.
     #[error("'{0}' is not a valid file")]
     NoFile(String),
-    /// A directory that is not there.
+    /// A missing directory.
     #[error("'{0}' is not a valid directory")]
     NoDirectory(String),
-    /// A place below which a pool cannot be mounted.
+    /// An invalid alternate root.
     #[error("bad alternate root '{0}'")]
     AlternateRoot(String),
-    /// A name that is no file system of the pool.
+    /// The name of no file system in the pool.
     #[error("'{0}' is an invalid name")]
     BootFileSystem(String),
-    /// A property of pools without the name of one.
+    /// An unknown property of pools.
     #[error("property '{0}' is not a valid pool or vdev property")]
     UnknownPool(String),
-    /// A property of a new pool's file system without the name of one.
+    /// An unknown property of a new pool's file system.
     #[error("property '{0}' is not a valid filesystem property")]
     UnknownFileSystem(String),
     /// The same property twice.

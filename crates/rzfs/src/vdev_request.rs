@@ -1,4 +1,4 @@
-//! Vdevs that somebody wants to make, of a new pool or in addition to those of another.
+//! Vdevs to be created, of a new pool or in addition to an existing one's.
 
 use rzfs_blockdev::OpenOptions;
 use rzfs_vdev::create::{
@@ -11,32 +11,32 @@ pub enum VdevRequestError {
     /// The words do not describe vdevs.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A device cannot be had.
+    /// A device cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenFailure),
-    /// Something speaks against using the devices.
+    /// There are objections to using the devices.
     #[error(transparent)]
     Objections(#[from] Objections),
 }
 
-/// Vdevs in words or as open devices, and how devices are chosen.
+/// Vdevs in words or as open devices, and the rules for devices.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct VdevRequest {
     pub(crate) words: Vec<String>,
     pub(crate) devices: Option<VdevSpec<NewDevice>>,
-    /// Bytes of files that do not exist; they are made then.
+    /// Size of missing files, which are then created.
     pub(crate) missing_file_size: Option<u64>,
-    /// Pools in use on this host, whose devices are not taken.
+    /// Pools in use on this host, whose devices are refused.
     pub(crate) local: LocalPools,
 }
 
 impl VdevRequest {
-    /// More words.
+    /// Adds words.
     pub(crate) fn extend<W: AsRef<str>>(&mut self, words: impl IntoIterator<Item = W>) {
         self.words.extend(words.into_iter().map(|word| word.as_ref().to_owned()));
     }
 
-    /// Opens the devices; `check` may refuse the words before.
+    /// Opens the devices; `check` may refuse the words first.
     pub(crate) fn open(
         &self,
         check: impl FnOnce(&VdevSpec<String>) -> Result<(), SpecError>,

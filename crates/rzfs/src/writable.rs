@@ -1,4 +1,4 @@
-//! Pools that are open for writing, with their file systems.
+//! Pools open for writing, with their file systems.
 
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
 use rzfs_dsl::live::{Environment, LiveDataset, LivePool, NotExported};
@@ -21,12 +21,12 @@ pub enum FileSystemError {
     /// There is no such dataset, or it cannot be read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// It is no file system, or damaged.
+    /// It is not a file system, or is damaged.
     #[error(transparent)]
     Files(Box<ZplError>),
 }
 
-/// Why the version of a file system is not raised.
+/// Why the version of a file system is not upgraded.
 #[derive(Debug, thiserror::Error)]
 pub enum VersionError {
     /// It cannot be opened.
@@ -35,7 +35,7 @@ pub enum VersionError {
     /// It cannot have another version.
     #[error(transparent)]
     NotRaised(NotRaised),
-    /// Nothing is written.
+    /// The pool cannot be written.
     #[error(transparent)]
     Stopped(NotExported),
 }
@@ -52,14 +52,14 @@ impl From<ZplError> for FileSystemError {
     }
 }
 
-/// A pool that is open for writing. It has to be exported in the end: one that is dropped is left
-/// as a crash would leave it, which loses what was changed since the last sync and nothing else.
+/// A pool open for writing. It must be exported in the end: dropping it is like a crash, which
+/// loses only the changes since the last sync.
 pub struct WritablePool {
     live: LivePool,
     environment: Arc<dyn Environment>,
     alternate_root: Option<PathBuf>,
     caches: FileCaches,
-    /// Nobody where the system has no threads for it.
+    /// `None` if the system has no threads for it.
     read_ahead: Option<Arc<ReadAhead>>,
     file_systems: Mutex<FileSystems>,
 }
@@ -71,7 +71,7 @@ impl fmt::Debug for WritablePool {
 }
 
 impl WritablePool {
-    /// A pool with no file system open.
+    /// A pool without open file systems.
     pub(crate) fn new(live: LivePool, environment: Arc<dyn Environment>) -> Self {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let none = |error: &_| tracing::warn!(%error, "nothing is read ahead");
@@ -85,7 +85,7 @@ impl WritablePool {
         }
     }
 
-    /// The same pool, to be mounted below a directory.
+    /// The same pool, with mounts below a directory.
     #[must_use]
     pub fn with_alternate_root(self, alternate_root: Option<PathBuf>) -> Self {
         Self { alternate_root, ..self }
@@ -97,13 +97,13 @@ impl WritablePool {
         self.live.name()
     }
 
-    /// The directory below which its file systems are to be mounted (`altroot`).
+    /// The directory below which its file systems are mounted (`altroot`).
     #[must_use]
     pub fn alternate_root(&self) -> Option<&Path> {
         self.alternate_root.as_deref()
     }
 
-    /// Who reads ahead of those who read its files in order, if there is somebody.
+    /// Prefetches for sequential reads of its files, if available.
     #[must_use]
     pub const fn read_ahead(&self) -> Option<&Arc<ReadAhead>> {
         self.read_ahead.as_ref()
@@ -115,7 +115,7 @@ impl WritablePool {
         &self.live
     }
 
-    /// The pool as it is on disk at this moment.
+    /// The current on-disk state of the pool.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -123,8 +123,8 @@ impl WritablePool {
         self.live.view()
     }
 
-    /// A file system by its name, for any number of users at once. Files that were unlinked but
-    /// open when it was last in use are removed first.
+    /// Opens a file system by name, for any number of concurrent users. Files that were unlinked
+    /// but still open when it was last in use are removed first.
     ///
     /// # Errors
     /// [`FileSystemError`].
@@ -165,14 +165,14 @@ impl WritablePool {
         Ok(files)
     }
 
-    /// Raises the version of a file system that nobody has open; when this is back, it is on disk.
+    /// Upgrades the version of a file system that is not open; on return it is on disk.
     ///
     /// # Errors
     /// [`VersionError`].
     pub fn raise_version(&self, name: &str, version: ZplVersion) -> Result<(), VersionError> {
         let pool = self.view()?;
         let dataset = pool.datasets().open(name)?;
-        // Nobody opens it meanwhile, and nobody else raises it.
+        // Held against concurrent opens and upgrades.
         let known = self.known();
         let live = self.live.open_dataset(&dataset)?;
         let (contents, seed) = (live.generation(), self.environment.random());
@@ -183,8 +183,8 @@ impl WritablePool {
         self.sync().map_err(VersionError::Stopped)
     }
 
-    /// Replays the intent logs of volumes whose keys are loaded, as far as that is needed: a volume
-    /// is in use as soon as its pool is. What is damaged is passed over with a warning.
+    /// Replays the intent logs of volumes whose keys are loaded, as needed: a volume is in use as
+    /// soon as its pool is. Damage is skipped with a warning.
     pub fn replay_volumes(&self) {
         let all = match self.datasets() {
             Ok(all) => all,
@@ -213,17 +213,17 @@ impl WritablePool {
         self.file_systems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of a file system, so that it can be destroyed or opened with other properties.
-    /// Others may still have it, behind a mount that was detached while it was in use: as long as
-    /// they do, whoever asks for the file system gets the one that they have.
+    /// Releases a file system, so that it can be destroyed or opened with other properties. It may
+    /// still be in use through a mount that was detached while in use: until that ends, opening it
+    /// returns the same instance.
     pub fn close_file_system(&self, name: &str) {
-        // One that cannot be found is the one that whoever opens it next gets.
+        // If it cannot be found, the next open returns this instance.
         if let Ok(dataset) = self.live.dataset_tree().and_then(|all| all.open(name)) {
             self.known().close(dataset.object());
         }
     }
 
-    /// The same for one that somebody has, whatever its name is by now.
+    /// The same for an open file system, whatever its current name.
     pub fn close_files(&self, files: &Arc<LiveFileSystem>) {
         let mut known = self.known();
         let is_it = |one: &OpenFileSystem| Arc::ptr_eq(&one.files, files);
@@ -233,7 +233,7 @@ impl WritablePool {
         }
     }
 
-    /// A file system that somebody has, also one that was let go of.
+    /// A file system in use, even if it was released.
     #[must_use]
     pub fn files_in_use(&self, name: &str) -> Option<Arc<LiveFileSystem>> {
         let dataset = self.live.dataset_tree().and_then(|all| all.open(name)).ok()?;
@@ -242,7 +242,7 @@ impl WritablePool {
         open.or_else(|| known.closed.get(&dataset.object())?.upgrade())
     }
 
-    /// Has everything that was changed so far written, and waits for it.
+    /// Writes all changes made so far, and waits for that.
     ///
     /// # Errors
     /// [`NotExported`]: the pool is suspended.
@@ -259,8 +259,7 @@ impl WritablePool {
         self.live.export()
     }
 
-    /// Marks the pool as destroyed; its contents stay until something else is made of the
-    /// devices.
+    /// Marks the pool as destroyed; its contents stay until the devices are reused.
     ///
     /// # Errors
     /// As [`WritablePool::export`].
@@ -269,7 +268,7 @@ impl WritablePool {
         self.live.destroy()
     }
 
-    /// Ends the use of all file systems. Nobody waits any more for devices that fail.
+    /// Closes all file systems. Waits for failed devices end.
     fn close(&self) {
         self.live.give_up_waiting();
         for (_, one) in std::mem::take(&mut self.known().open) {
@@ -278,12 +277,12 @@ impl WritablePool {
     }
 }
 
-/// The file systems of a pool that somebody has. There is one [`LiveFileSystem`] of a dataset at
-/// most: two would change the same directories without knowing of each other.
+/// The file systems of a pool in use. There is at most one [`LiveFileSystem`] per dataset: two
+/// would change the same directories without knowing of each other.
 #[derive(Default)]
 struct FileSystems {
     open: BTreeMap<ObjectId, OpenFileSystem>,
-    /// Those that were closed, as long as others have them.
+    /// Closed ones that are still in use elsewhere.
     closed: BTreeMap<ObjectId, Weak<LiveFileSystem>>,
 }
 
@@ -295,7 +294,7 @@ impl FileSystems {
         one.close();
     }
 
-    /// Forgets one whose contents are no longer the dataset's: a rollback has given it others.
+    /// Forgets one whose contents were replaced by a rollback.
     fn forget_superseded(&mut self, object: ObjectId) {
         let is_superseded = |files: &LiveFileSystem| files.objset().is_superseded();
         if self.open.get(&object).is_some_and(|one| is_superseded(&one.files)) {
@@ -307,14 +306,14 @@ impl FileSystems {
         }
     }
 
-    /// One that was closed, if others still have it. Their object set keeps the dataset from being
-    /// destroyed, so the number stands for it.
+    /// Returns a closed one that is still in use elsewhere. Its object set keeps the dataset from
+    /// being destroyed, so the number identifies it.
     fn take_closed(&mut self, object: ObjectId) -> Option<Arc<LiveFileSystem>> {
         self.closed.remove(&object)?.upgrade()
     }
 }
 
-/// A file system that is in use.
+/// A file system in use.
 struct OpenFileSystem {
     files: Arc<LiveFileSystem>,
     /// Keeps the object set open.

@@ -1,4 +1,4 @@
-//! The examples run, and say what they should.
+//! The examples run and print what they should.
 
 use rzfs::OpenFiles;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ fn samples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples")
 }
 
-/// Runs an example, which `cargo test` has built beside the tests: by itself it would be built with
-/// other features, and everything below it again.
+/// Runs an example built by `cargo test` together with the tests: `cargo run` would build it, and
+/// its dependencies, again with other features.
 fn run(example: &str, words: &[&str]) -> String {
     let tests = std::env::current_exe().unwrap();
     let example = tests.ancestors().nth(2).unwrap().join("examples").join(example);

@@ -1,4 +1,4 @@
-//! `rzfs cat`: contents of files and volumes on standard output.
+//! `rzfs cat`: writes files and volumes to standard output.
 
 use super::arguments::TargetsArguments;
 use super::complaints::Complaints;
@@ -12,12 +12,12 @@ use std::os::fd::AsFd;
 /// Bytes that are read and written at once.
 pub(super) const CHUNK: u64 = 4 << 20;
 
-/// What holes are written from.
+/// Source of the zeros for holes.
 static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 
 pub(super) fn run(arguments: &TargetsArguments, complaints: &mut Complaints<'_, '_>) -> Outcome {
     let mut session = Session::begin(&arguments.pool, complaints)?;
-    // Standard output without the search for ends of lines.
+    // Standard output without line buffering.
     let mut out = std::fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
     for target in &arguments.targets {
         let file = match session.open(target, complaints) {
@@ -54,8 +54,7 @@ impl From<io::Error> for CopyError {
     }
 }
 
-/// Writes a file from the beginning to the end, zeros for holes; tells `progress` how many bytes
-/// came by.
+/// Writes a whole file, with zeros for holes; calls `progress` with the number of bytes.
 pub(super) fn copy(
     file: &File,
     out: &mut dyn Write,
@@ -78,7 +77,7 @@ pub(super) fn copy(
                     let segments = file.read_segments(at, CHUNK.min(range.end - at))?;
                     let len = write_segments(out, &segments)?;
                     if len == 0 {
-                        // The file says that it is longer than it is.
+                        // The file is shorter than it claims.
                         return Ok(());
                     }
                     progress(len);
@@ -90,7 +89,7 @@ pub(super) fn copy(
     Ok(())
 }
 
-/// Writes all bytes, and says how many they are.
+/// Writes all bytes, and returns their number.
 pub(super) fn write_segments(out: &mut dyn Write, segments: &[Bytes]) -> io::Result<u64> {
     let mut slices: Vec<_> = segments.iter().map(|segment| IoSlice::new(segment)).collect();
     write_slices(out, &mut slices)
@@ -109,7 +108,7 @@ fn write_zeros(out: &mut dyn Write, len: u64) -> io::Result<u64> {
 
 fn write_slices(out: &mut dyn Write, mut slices: &mut [IoSlice<'_>]) -> io::Result<u64> {
     let mut total = 0;
-    // What is empty must not be taken for an end.
+    // An empty slice must not be mistaken for the end.
     IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
         match out.write_vectored(slices) {
@@ -129,7 +128,7 @@ fn write_slices(out: &mut dyn Write, mut slices: &mut [IoSlice<'_>]) -> io::Resu
 mod tests {
     use super::*;
 
-    /// Takes few bytes at once.
+    /// Accepts few bytes at once.
     struct Narrow(Vec<u8>);
 
     impl Write for Narrow {

@@ -1,4 +1,4 @@
-//! What went wrong with some of the files, while the command goes on.
+//! Errors of individual files, after which the command continues.
 
 use crate::console::{Console, Failure, Outcome};
 use rustix::io::Errno;
@@ -8,10 +8,10 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-/// Tells what goes wrong, and remembers that something did.
+/// Reports errors, and remembers that there were some.
 pub(super) struct Complaints<'c, 'w> {
     command: &'static str,
-    /// Where the command writes.
+    /// The streams of the command.
     pub(super) console: &'c mut Console<'w>,
     is_any: bool,
 }
@@ -26,30 +26,30 @@ impl<'c, 'w> Complaints<'c, 'w> {
         self.command
     }
 
-    /// Tells it in these words.
+    /// Reports a message.
     pub(super) fn say(&mut self, message: impl Display) {
         self.is_any = true;
         self.console.complain(format_args!("rzfs {}: {message}", self.command));
     }
 
-    /// Tells what is wrong with a file of the pool.
+    /// Reports an error of a file of the pool.
     pub(super) fn file(&mut self, error: &FileError) {
         self.say(of_file(error));
     }
 
-    /// Tells what is wrong with a file of the host.
+    /// Reports an error of a file of the host.
     pub(super) fn host(&mut self, path: &Path, error: &io::Error) {
         let shown = rzfs::ShownPath(path.as_os_str().as_encoded_bytes());
         self.say(format_args!("{shown}: {}", without_number(error)));
     }
 
-    /// The end of the command.
+    /// The outcome of the command.
     pub(super) fn outcome(&self) -> Outcome {
         if self.is_any { Err(Failure::Told) } else { Ok(()) }
     }
 }
 
-/// Damage with all that is known of it, everything else in the words of other commands.
+/// Damage in full detail, all other errors in the words of other commands.
 fn of_file(error: &FileError) -> String {
     if error.errno() == Errno::IO.raw_os_error() {
         return error.to_string();

@@ -1,8 +1,8 @@
 //! `rzfs cp`: files and volumes out of a pool.
 //!
 //! Names and links in a pool may be hostile. Nothing is written outside of the destination: a name
-//! that is no single component is refused, directories are entered by their descriptors without
-//! following links, and what is in the way of a file is replaced, never written through.
+//! that is not a single component is refused, directories are entered by descriptor without
+//! following links, and an existing entry is replaced, never written through.
 
 mod contents;
 mod destination;
@@ -34,13 +34,13 @@ struct Copy<'a, 'c, 'w> {
     complaints: &'a mut Complaints<'c, 'w>,
 }
 
-/// Where a source goes.
+/// The destination of a source.
 enum Place {
     /// Into this directory, under this name.
     Entry(Directory, EntryName),
     /// Its contents into this directory.
     Contents(Directory),
-    /// Into a file of the host that is there already, device or not.
+    /// Into an existing file of the host, device or not.
     Existing(PathBuf),
 }
 
@@ -71,8 +71,8 @@ pub(super) fn run(arguments: &CpArguments, complaints: &mut Complaints<'_, '_>) 
 }
 
 impl Copy<'_, '_, '_> {
-    /// Where a source goes whose own name is `name`: without a name (a root, or `..`) its
-    /// contents go.
+    /// The destination of a source with the name `name`: without a name (a root, or `..`) its
+    /// contents are copied.
     fn place(&self, name: Option<EntryName>, is_directory: bool) -> io::Result<Place> {
         let destination = &*self.arguments.destination;
         match (fs::metadata(destination), name) {
@@ -129,7 +129,7 @@ impl Copy<'_, '_, '_> {
                 .complaints
                 .say(format_args!("-r not specified; omitting directory '{dataset}:{shown}'"));
         }
-        // As typed, since a link that was followed has a name of its own.
+        // As typed, since the target of a followed link has another name.
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
         let typed = path.get(..end).unwrap_or_default();
         let name = typed.rsplit(|byte| *byte == b'/').next().and_then(EntryName::new);
@@ -189,7 +189,7 @@ impl Copy<'_, '_, '_> {
     }
 }
 
-/// Opens a file that the user named: its contents are replaced, itself stays.
+/// Opens a file that the user named: its contents are replaced, the file stays.
 fn open_existing(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).truncate(true).open(path)
 }

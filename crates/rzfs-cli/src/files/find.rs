@@ -9,7 +9,7 @@ use crate::console::Outcome;
 use rzfs::WalkEntry;
 use rzfs::format::dirent::FileKind;
 
-/// What a file has to be.
+/// The criteria for a file.
 struct Criteria {
     name: Option<Pattern>,
     kind: Option<FileKind>,
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &FindArguments, complaints: &mut Complaints<'_, '_>
 
 impl Criteria {
     fn admit(&self, entry: &WalkEntry) -> bool {
-        // Where a walk begins it has no name of its own, but that of its path.
+        // The start of a walk has no name, except that in its path.
         let name = match &*entry.name {
             b"" => entry.node.path().rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
             name => name,

@@ -13,10 +13,10 @@ use std::io;
 /// 512-byte blocks in the unit of the total, which is 1 KiB.
 const BLOCKS_PER_UNIT: u64 = 2;
 
-/// A file that is listed.
+/// A listed file.
 struct Row {
     name: Vec<u8>,
-    /// None when they cannot be read.
+    /// `None` if they cannot be read.
     attributes: Option<Attributes>,
     /// The target of a symbolic link.
     target: Option<Vec<u8>>,
@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &LsArguments, complaints: &mut Complaints<'_, '_>) 
                 complaints.say(format_args!("{name}: is a volume, which has no files"));
             }
             Some(Opened::Path(tree, path)) => {
-                // As in ls(1): a link is followed unless it is to be shown itself.
+                // As in ls(1): a link is followed except in long listings.
                 let node = match arguments.long {
                     true => tree.link_node(&path),
                     false => tree.node(&path).or_else(|_| tree.link_node(&path)),
@@ -129,7 +129,7 @@ fn row(
     Row { name, attributes, target }
 }
 
-/// How rows are written.
+/// The format of rows.
 struct Listing {
     is_long: bool,
     names: Names,

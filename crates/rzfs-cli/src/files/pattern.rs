@@ -1,7 +1,7 @@
-//! Patterns of the shell, for names as bytes.
+//! Shell patterns for byte names.
 
-/// A pattern: `*` is any bytes, `?` one byte, `[a-c]` one of these, `[!a-c]` one of the others; a
-/// backslash takes the next byte as it is.
+/// A pattern: `*` matches any bytes, `?` one byte, `[a-c]` one of these, `[!a-c]` one of the
+/// others; a backslash quotes the next byte.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern(Vec<Token>);
 
@@ -14,7 +14,7 @@ enum Token {
 }
 
 impl Pattern {
-    /// Every text is a pattern: a bracket that is not closed stands for itself.
+    /// Parses a pattern; every text is one: an unclosed bracket stands for itself.
     pub(super) fn parse(text: &[u8]) -> Self {
         let mut tokens = Vec::new();
         let mut rest = text;
@@ -43,11 +43,11 @@ impl Pattern {
         Self(tokens)
     }
 
-    /// Whether it stands for the whole name. Takes at most as many steps as the lengths of
-    /// pattern and name multiplied.
+    /// Whether it matches the whole name. Takes at most as many steps as the product of the lengths
+    /// of pattern and name.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         let (mut token, mut byte) = (0, 0);
-        // Where the last star is, and what was matched behind it: it may have to stand for more.
+        // The last star, and the match after it: it may have to match more.
         let mut star = None;
         while let Some(&next) = name.get(byte) {
             match self.0.get(token) {
@@ -84,7 +84,7 @@ impl Token {
     }
 }
 
-/// What is between brackets, and what follows them. A bracket in front closes nothing.
+/// Parses a set, and returns the rest. A bracket in first place does not close it.
 fn set(text: &[u8]) -> Option<(Token, &[u8])> {
     let (is_negated, text) = match text.split_first() {
         Some((b'!' | b'^', rest)) => (true, rest),

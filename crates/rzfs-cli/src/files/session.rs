@@ -15,21 +15,21 @@ use rzfs_server::{KeyError, keys};
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-/// What a target has to be.
+/// The format of a target.
 const PLACES: &str = "a place is POOL/FILESYSTEM[@SNAPSHOT]:/PATH";
 
-/// The pools that the targets of one command are in.
+/// The pools of the targets of one command.
 pub(super) struct Session<'a> {
     arguments: &'a PoolArguments,
     keys: Vec<NamedKey>,
     found: Discovery,
     pools: Vec<Pool>,
-    /// File systems that were opened, since the next target may be in the same.
+    /// Opened file systems, since the next target may be in the same.
     trees: Vec<FileTree>,
     read_ahead: Arc<ReadAhead>,
 }
 
-/// What a target is.
+/// An opened target.
 pub(super) enum Opened {
     /// A path in a file system.
     Path(FileTree, Vec<u8>),
@@ -38,14 +38,14 @@ pub(super) enum Opened {
 }
 
 impl<'a> Session<'a> {
-    /// Looks at the devices.
+    /// Examines the devices.
     pub(super) fn begin(
         arguments: &'a PoolArguments,
         complaints: &mut Complaints<'_, '_>,
     ) -> Result<Self, Failure> {
         let keys = read_named_keys(&arguments.keys)?;
         let found = options(arguments).discover();
-        // The other devices may do; if not, the import says so.
+        // The other devices may suffice; if not, the import fails.
         for error in found.unopened() {
             complaints.console.complain(error);
         }
@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
         Ok(Self { arguments, keys, found, pools: Vec::new(), trees: Vec::new(), read_ahead })
     }
 
-    /// Opens what a target names. `None` when it cannot be opened, which was told.
+    /// Opens a target. `None` if it cannot be opened, which was reported.
     pub(super) fn open(
         &mut self,
         target: &OsStr,
@@ -67,7 +67,7 @@ impl<'a> Session<'a> {
                 complaints.say(message);
                 None
             }
-            // Nothing below fails otherwise without having told.
+            // All other failures below have been reported.
             Err(_) => None,
         }
     }
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
     ) -> Result<Opened, Failure> {
         let shown = ShownPath(target);
         let candidates = candidates(target);
-        // A path, or the name of a file behind that of its file system.
+        // It is a path, or a file name after that of its file system.
         let is_place = candidates.len() > 1 || target.iter().all(|byte| !b"/:".contains(byte));
         let missing = || {
             let advice = if is_place { String::new() } else { format!("\n{PLACES}") };
@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
         Err(missing())
     }
 
-    /// The position of the pool with this name, which is opened if it is not yet.
+    /// The position of the pool with this name, which is opened if necessary.
     fn pool(&mut self, name: &str, complaints: &mut Complaints<'_, '_>) -> Result<usize, Failure> {
         if let Some(index) = self.pools.iter().position(|pool| pool.name() == name) {
             return Ok(index);
@@ -163,8 +163,8 @@ fn options(arguments: &PoolArguments) -> PoolOptions {
     if arguments.force { options.force() } else { options }
 }
 
-/// The ways to divide a target into dataset and path, the one with the shortest dataset first:
-/// the names of datasets may have colons too.
+/// The ways to split a target into dataset and path, the shortest dataset first: dataset names may
+/// contain colons too.
 fn candidates(target: &[u8]) -> Vec<(&str, Option<&[u8]>)> {
     let divided = target.windows(2).enumerate().filter(|(_, pair)| pair == b":/").map(|(at, _)| at);
     let mut candidates: Vec<_> = divided.filter_map(|at| target.split_at_checked(at)).collect();

@@ -1,4 +1,4 @@
-//! `rzfs stat`: everything that is known of a file.
+//! `rzfs stat`: shows everything known about a file.
 
 use super::arguments::TargetsArguments;
 use super::complaints::Complaints;
@@ -12,7 +12,7 @@ use rzfs::{FileError, FileNode, ShownPath};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Bytes of a value that are shown.
+/// Number of bytes of a value that are shown.
 const SHOWN_VALUE: usize = 256;
 
 pub(super) fn run(arguments: &TargetsArguments, complaints: &mut Complaints<'_, '_>) -> Outcome {
@@ -55,7 +55,7 @@ fn write_fields(out: &mut dyn Write, fields: &[Field]) -> io::Result<()> {
     Ok(())
 }
 
-/// What is known of a file. Damage of what is not needed for the rest is complained about.
+/// The fields of a file. Damage that affects only some of them is reported.
 fn fields(node: &FileNode, complaints: &mut Complaints<'_, '_>) -> Result<Vec<Field>, FileError> {
     let attributes = node.attributes()?;
     let calendar = &complaints.console.calendar;
@@ -101,7 +101,7 @@ fn xattrs(node: &FileNode) -> Result<Vec<String>, FileError> {
     names.map(|name| Ok(format!("{}={}", ShownPath(&name), value(&node.xattr(&name)?)))).collect()
 }
 
-/// Text in quotes, everything else in hexadecimal digits, and long values cut with their length.
+/// Text in quotes, other bytes in hexadecimal, and long values truncated with their length.
 fn value(bytes: &[u8]) -> String {
     let shown = bytes.get(..SHOWN_VALUE).unwrap_or(bytes);
     let mut text = match std::str::from_utf8(shown) {
@@ -127,9 +127,9 @@ fn flags(flags: FileFlags) -> String {
     if names.is_empty() { "-".to_owned() } else { names.join(",") }
 }
 
-/// An entry as FreeBSD and illumos write it: `owner@:rw-p--aARWcCos:-------:allow`.
+/// An ACL entry as FreeBSD and illumos write it: `owner@:rw-p--aARWcCos:-------:allow`.
 fn ace(entry: &Ace) -> String {
-    // The letters of the permissions, each with its bit.
+    // The letters of the permissions, with their bits.
     const MASK: [(u32, char); 14] = [
         (0x1, 'r'),
         (0x2, 'w'),

@@ -1,10 +1,10 @@
-//! Files in words and letters.
+//! Text forms of files.
 
 use rzfs::ShownPath;
 use rzfs::format::dirent::FileKind;
 use std::io::{self, IsTerminal, Write};
 
-/// The letter of a kind in front of permissions.
+/// The letter of a kind before permissions.
 pub(super) const fn letter(kind: FileKind) -> char {
     match kind {
         FileKind::Fifo => 'p',
@@ -17,7 +17,7 @@ pub(super) const fn letter(kind: FileKind) -> char {
     }
 }
 
-/// A kind in words, as stat(1) has them.
+/// The word for a kind, as in stat(1).
 pub(super) const fn word(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Fifo => "fifo",
@@ -30,7 +30,7 @@ pub(super) const fn word(kind: FileKind) -> &'static str {
     }
 }
 
-/// Kind and permissions in ten letters: `-rwxr-sr-t`.
+/// Kind and permissions as ten letters: `-rwxr-sr-t`.
 pub(super) fn mode(kind: FileKind, permissions: u16) -> String {
     let special = |bit: u16, execute: bool, with: char, without: char| match (bit, execute) {
         (0, true) => 'x',
@@ -50,17 +50,17 @@ pub(super) fn mode(kind: FileKind, permissions: u16) -> String {
     text
 }
 
-/// How names are written.
+/// The format of names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Names {
-    /// As they are, for programs.
+    /// Unchanged, for programs.
     Raw,
-    /// So that they cannot command a terminal.
+    /// Without control characters for a terminal.
     Escaped,
 }
 
 impl Names {
-    /// What fits standard output.
+    /// The format for standard output.
     pub(super) fn of_output() -> Self {
         if io::stdout().is_terminal() { Self::Escaped } else { Self::Raw }
     }

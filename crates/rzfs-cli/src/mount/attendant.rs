@@ -1,4 +1,4 @@
-//! Whoever waits at the terminal until a pool is served.
+//! The attendant at the terminal until a pool is served.
 
 use crate::console::Console;
 use crate::key_input::{self, Named, Occasion};
@@ -10,17 +10,17 @@ use std::io;
 /// Shows notices on standard error, and gets keys from the terminal or standard input.
 pub(crate) struct Attendant<'a, 'c> {
     console: &'a mut Console<'c>,
-    /// What to do where this user may not have the directories that properties name.
+    /// Advice if this user lacks permission for directories named by properties.
     advice: Option<String>,
 }
 
 impl<'a, 'c> Attendant<'a, 'c> {
-    /// One that has no advice.
+    /// An attendant without advice.
     pub(crate) const fn new(console: &'a mut Console<'c>) -> Self {
         Self { console, advice: None }
     }
 
-    /// The same with something to say about directories that this user may not have.
+    /// The same with advice about directories that this user lacks permission for.
     pub(super) fn advising(self, advice: Option<String>) -> Self {
         Self { advice, ..self }
     }
@@ -35,7 +35,7 @@ impl<'a, 'c> Attendant<'a, 'c> {
         Ok(Some(typed).filter(|typed| !typed.bytes().is_empty()))
     }
 
-    /// What `zfs load-key` would take of standard input.
+    /// The key that `zfs load-key` would read from standard input.
     fn piped(&mut self, wanted: &WantedKey<'_>) -> Option<Secret> {
         let place = ("prompt", Named::Pool);
         match key_input::get(wanted.root, wanted.format, place, Occasion::Known) {

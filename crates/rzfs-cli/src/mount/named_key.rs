@@ -1,4 +1,4 @@
-//! Keys in files that the command line names.
+//! Keys in files named on the command line.
 
 use crate::console::Failure;
 use crate::key_input;
@@ -6,7 +6,7 @@ use crate::paths::absolute;
 use rzfs_server::request::NamedKey;
 use std::path::{Path, PathBuf};
 
-/// Reads the files of all `-k`.
+/// Reads the files of all `-k` options.
 pub(crate) fn read_all(arguments: &[String]) -> Result<Vec<NamedKey>, Failure> {
     arguments.iter().map(|argument| read(argument)).collect()
 }
@@ -18,7 +18,7 @@ fn read(argument: &str) -> Result<NamedKey, Failure> {
     Ok(NamedKey { root, path, key })
 }
 
-/// `FS=PATH` or `PATH`. What is in front of a `=` is a dataset unless it looks like a path.
+/// Parses `FS=PATH` or `PATH`. Text before a `=` is a dataset unless it looks like a path.
 fn parse(argument: &str) -> Result<(Option<String>, PathBuf), Failure> {
     let (root, path) = match argument.split_once('=') {
         Some((root, path)) if !root.starts_with(['.', '/']) => (Some(root.to_owned()), path),

@@ -1,4 +1,4 @@
-//! What `rzfs mount` is asked to do, understood.
+//! Parses the arguments of `rzfs mount`.
 
 use super::read_named_keys;
 use crate::arguments::MountArguments;
@@ -10,7 +10,7 @@ use rzfs::tunables::TunableError;
 use rzfs_server::request::{Access, Choice, KeyLoading, MountOptions, MountRequest};
 use std::io::{self, IsTerminal};
 
-/// Understands the arguments.
+/// Parses the arguments.
 pub(super) fn of(arguments: &MountArguments) -> Result<MountRequest, Failure> {
     let (devices, directory) = arguments.devices_and_directory();
     let (mut keys, mut pool) = (arguments.keys.clone(), arguments.pool.clone());
@@ -34,7 +34,7 @@ pub(super) fn of(arguments: &MountArguments) -> Result<MountRequest, Failure> {
     })
 }
 
-/// Understands `-o`; keys and the pool may be named there as well, for fstab.
+/// Parses `-o`; keys and the pool may be named there as well, for fstab.
 fn mount_options(
     words: &[String],
     keys: &mut Vec<String>,
@@ -74,7 +74,7 @@ fn mount_options(
     Ok(options)
 }
 
-/// What keys whoever started this process can give.
+/// The key sources available to this process.
 pub(crate) fn keys_of_process() -> KeyLoading {
     match io::stdin().is_terminal() && io::stderr().is_terminal() {
         true => KeyLoading::FilesAndTerminal,
@@ -82,7 +82,7 @@ pub(crate) fn keys_of_process() -> KeyLoading {
     }
 }
 
-/// What whoever asks for keys to be loaded can give: what is piped is meant for that.
+/// The key sources for an explicit request to load keys: piped input is meant for that.
 pub(crate) fn keys_on_request() -> KeyLoading {
     match io::stdin().is_terminal() {
         true => KeyLoading::FilesAndTerminal,

@@ -1,4 +1,4 @@
-//! What is said when a pool is not served, by whoever was asked for it.
+//! Messages for a pool that is not served, depending on the command.
 
 use crate::source::{Advice, import_failure};
 use rzfs::OpenError;
@@ -7,7 +7,7 @@ use rzfs_format::property::PoolProperty;
 use rzfs_server::request::{Access, Choice, ServeRequest};
 use rzfs_server::{ServeError, Unmountable};
 
-/// What the words for an error depend on.
+/// The command that determines the messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Wording {
     /// `rzfs mount`.
@@ -19,7 +19,7 @@ pub(super) enum Wording {
 }
 
 impl Wording {
-    /// The words of the command that asks for this.
+    /// The wording for the command behind a request.
     pub(super) fn of(request: &ServeRequest) -> Self {
         match request {
             ServeRequest::Mount(request) => Self::Mount {
@@ -36,13 +36,13 @@ impl Wording {
         }
     }
 
-    /// What to do where this user may not have the directories that properties name.
+    /// Advice if this user lacks permission for directories named by properties.
     pub(super) fn where_denied(&self) -> Option<String> {
         match self {
             Self::Mount { has_directory: false, .. } => {
                 Some("name a directory: rzfs mount IMAGE DIRECTORY".to_owned())
             }
-            // An alternate root is in front of all mount points.
+            // An alternate root prefixes all mount points.
             Self::Create { pool, has_alternate_root: false } => Some(format!(
                 "'{pool}' was created and is imported: 'zfs set mountpoint=DIRECTORY {pool}', then \
                  'zfs mount {pool}' mounts it ('zpool create -m DIRECTORY' or '-R DIRECTORY' does \
@@ -64,7 +64,7 @@ impl Wording {
         }
     }
 
-    /// What is said when another pool with the name is in use.
+    /// The message if another pool with the name is in use.
     fn taken(&self, pool: &str) -> String {
         match self {
             Self::Mount { .. } => {
@@ -78,7 +78,7 @@ impl Wording {
         }
     }
 
-    /// Why nothing of a pool is mounted, and what to do.
+    /// Why nothing of a pool is mounted, with advice.
     fn why_nothing(&self, pool: &str, reason: &Unmountable) -> String {
         let why = match reason {
             Unmountable::CanMount(value) => format!("canmount={value}"),

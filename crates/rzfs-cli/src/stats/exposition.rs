@@ -1,4 +1,4 @@
-//! Numbers as Prometheus reads them: its text format 0.0.4.
+//! Counters in Prometheus's text format 0.0.4.
 
 use super::figures::{PoolStats, Section};
 use prometheus::core::{AtomicU64, Collector, GenericCounterVec, GenericGaugeVec};
@@ -6,7 +6,7 @@ use prometheus::{Error, Opts, Registry, TextEncoder};
 use rzfs_kstat::{Figure, Kind};
 use std::collections::BTreeMap;
 
-/// What a metric is: that of one number of all pools, and of their datasets.
+/// A metric: one counter of all pools, or of their datasets.
 enum Metric {
     Counter(GenericCounterVec<AtomicU64>),
     Gauge(GenericGaugeVec<AtomicU64>),
@@ -39,7 +39,7 @@ impl Metric {
     }
 }
 
-/// The name of a metric: `rzfs_`, the kstat, and the number, with the kstat's name once.
+/// The name of a metric: `rzfs_`, the kstat, and the counter without the kstat's name.
 fn metric_name(section: &Section, figure: &Figure) -> String {
     let kstat = section.kind.name();
     let number = figure.name.strip_prefix(&format!("{kstat}_")).unwrap_or(figure.name);
@@ -47,8 +47,8 @@ fn metric_name(section: &Section, figure: &Figure) -> String {
     format!("rzfs_{kstat}_{number}{total}")
 }
 
-/// All numbers of pools. What is known of single transaction groups is none: a series would be
-/// about another one each time.
+/// Encodes all counters of pools. Those of single transaction groups are left out: a series would
+/// concern another group each time.
 pub(super) fn encode(pools: &[PoolStats]) -> Result<String, Error> {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
     for PoolStats { pool, sections, .. } in pools {

@@ -1,14 +1,13 @@
-//! What a pool has counted, with names and kinds: the one list that all forms of output are made
-//! of.
+//! The counters of a pool, with names and kinds: the common input of all output formats.
 
 use rzfs_kstat::{Figure, Kind};
 use rzfs_server::protocol::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
 use std::collections::BTreeMap;
 
-/// A number, and what it is.
+/// A counter and its value.
 pub(super) type Number = (&'static Figure, u64);
 
-/// What a pool has counted.
+/// The counters of a pool.
 #[derive(Clone, Debug)]
 pub(super) struct PoolStats {
     pub(super) pool: String,
@@ -22,7 +21,7 @@ pub(super) struct PoolStats {
 pub(super) struct Section {
     pub(super) kind: KstatKind,
     pub(super) name: String,
-    /// Whose it is, if it is a dataset's.
+    /// Its dataset, if it belongs to one.
     pub(super) objset: Option<ObjsetName>,
     pub(super) numbers: Vec<Number>,
 }
@@ -35,7 +34,7 @@ pub(super) struct Txg {
     pub(super) numbers: Vec<Number>,
 }
 
-/// The numbers that were told, of those that there are.
+/// The reported values among the known ones.
 fn numbers(
     figures: impl IntoIterator<Item = &'static Figure>,
     values: &BTreeMap<String, u64>,
@@ -60,8 +59,8 @@ impl PoolStats {
         Self { pool, sections: sections.collect(), txgs: txgs.collect() }
     }
 
-    /// What was counted since this was asked `before`, if it was. Of transaction groups those that
-    /// were not on disk then.
+    /// The difference to the counters `before`, if the pool is there. Of transaction groups only
+    /// those not on disk then.
     pub(super) fn since(&self, before: &[Self]) -> Self {
         let mut since = self.clone();
         let Some(before) = before.iter().find(|one| one.pool == self.pool) else { return since };
@@ -81,14 +80,14 @@ impl PoolStats {
     }
 }
 
-/// The letter of a transaction group that is on disk.
+/// The letter of a committed transaction group.
 const COMMITTED: char = 'C';
 
 const fn id(objset: &ObjsetName) -> u64 {
     objset.id
 }
 
-/// Takes away what a counter was; one that has become less was begun anew.
+/// Subtracts the old value of a counter; a smaller one was restarted.
 fn subtract((figure, value): &mut Number, old: &[Number]) {
     if figure.kind == Kind::Counter
         && let Some((_, old)) = old.iter().find(|(other, _)| other.name == figure.name)
@@ -101,7 +100,7 @@ fn subtract((figure, value): &mut Number, old: &[Number]) {
 pub(super) mod tests {
     use super::*;
 
-    /// A pool with a dataset, and groups up to `txg`, the last of which is open.
+    /// A pool with a dataset, and transaction groups up to `txg`, which is open.
     pub(in super::super) fn pool(dataset: &str, reads: u64, size: u64, txg: u64) -> PoolStats {
         let values = |all: &[(&str, u64)]| {
             all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
@@ -147,7 +146,7 @@ pub(super) mod tests {
             [("arcstats", vec![("hits", 2), ("size", 90)]), ("objset-0x36", vec![("reads", 2)])];
         assert_eq!(shown(&since), expected);
         assert_eq!(since.txgs.iter().map(|one| one.txg).collect::<Vec<_>>(), [9, 10]);
-        // Imported anew.
+        // After a new import.
         let since = pool("tank/a", 3, 90, 8).since(&before);
         assert_eq!(shown(&since)[1], ("objset-0x36", vec![("reads", 3)]));
         assert_eq!(since.txgs.iter().map(|one| one.txg).collect::<Vec<_>>(), [8]);

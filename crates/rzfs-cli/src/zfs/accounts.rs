@@ -45,7 +45,7 @@ const OF_PROJECTS: Grammar = Grammar {
 /// Status when a word of a list has no meaning.
 const BAD_WORD: u8 = 255;
 
-/// Runs the command about these owners.
+/// Runs the command for this kind of owner.
 pub(super) fn run(owner: AccountOwner, words: &[String], console: &mut Console<'_>) -> Outcome {
     let grammar = match owner {
         AccountOwner::User | AccountOwner::Group => &OF_USERS,
@@ -64,7 +64,7 @@ pub(super) fn run(owner: AccountOwner, words: &[String], console: &mut Console<'
     request.print(accounts, console)
 }
 
-/// The pool that has a file system or snapshot, which is named or a path leads to, and its name.
+/// The pool of a file system or snapshot given by name or path, and its name.
 fn open(
     typed: &str,
     devices: &[String],
@@ -88,7 +88,7 @@ fn open(
     }
 }
 
-/// A kind of account, in the order of their names.
+/// A kind of account, ordered by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     PosixGroup,
@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// Those that a command shows without `-t`.
+    /// The kinds that a command shows without `-t`.
     fn all_of(owner: AccountOwner) -> Vec<Self> {
         match owner {
             AccountOwner::User => vec![Self::PosixUser, Self::SmbUser],
@@ -159,7 +159,7 @@ enum Field {
 impl Field {
     const ALL: [Self; 6] =
         [Self::Type, Self::Name, Self::Used, Self::Quota, Self::ObjectsUsed, Self::ObjectQuota];
-    /// Those that `-s` and `-S` know.
+    /// The fields allowed for `-s` and `-S`.
     const SORTABLE: [Self; 4] = [Self::Type, Self::Name, Self::Used, Self::Quota];
 
     const fn word(self) -> &'static str {
@@ -182,7 +182,7 @@ impl Field {
     }
 }
 
-/// Who has an account, as lists show it: names come before numbers.
+/// The owner of an account in a list: names come before numbers.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Holder {
     Name(String),
@@ -246,7 +246,7 @@ impl Row {
     }
 }
 
-/// The names that this host has for numbers of users and groups.
+/// Names of users and groups on this host.
 #[derive(Default)]
 struct Names {
     users: HashMap<u64, String>,
@@ -268,11 +268,11 @@ impl Names {
     }
 }
 
-/// What the command line asks for.
+/// A parsed command line.
 struct Request {
     kinds: Vec<Kind>,
     fields: Vec<Field>,
-    /// What rows are sorted by, and whether the greatest comes first.
+    /// The sort keys with their directions.
     order: Vec<(Field, Direction)>,
     names: Names,
     layout: Layout,
@@ -322,12 +322,12 @@ impl Request {
                 _ => {}
             }
         }
-        // Rows that are alike otherwise.
+        // Ties between rows.
         request.order.extend([Field::Type, Field::Name].map(|field| (field, Direction::Ascending)));
         Ok(request)
     }
 
-    /// Whose accounts are needed.
+    /// The kinds of owners to query.
     fn owners(&self) -> Vec<AccountOwner> {
         let all = [AccountOwner::User, AccountOwner::Group, AccountOwner::Project];
         all.into_iter().filter(|one| self.kinds.iter().any(|kind| kind.owner() == *one)).collect()
@@ -356,7 +356,7 @@ impl Request {
     }
 }
 
-/// The meanings of the words of the list of an option.
+/// Parses the words in the list of an option.
 fn parse_list<T>(
     option: char,
     list: &str,

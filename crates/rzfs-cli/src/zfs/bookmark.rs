@@ -9,7 +9,7 @@ use rzfs_server::protocol::Change;
 
 const GRAMMAR: Grammar = Grammar { letters: &[], names: &[] };
 
-/// Runs `zfs bookmark`. Both names may leave out what the other one begins with.
+/// Runs `zfs bookmark`. Either name may omit the part before its delimiter.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs bookmark", words);
     let operands = operands(&GRAMMAR.parse(words)?);

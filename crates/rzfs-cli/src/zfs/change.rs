@@ -1,4 +1,4 @@
-//! What the commands that change datasets have in common.
+//! Common parts of the commands that change datasets.
 
 use super::name::{self, pool_of};
 use crate::console::{Console, Failure, Outcome};
@@ -15,7 +15,7 @@ pub(super) fn pool(dataset: &str) -> Result<Option<ControlClient>, Failure> {
     source::imported(pool_of(dataset))
 }
 
-/// The pool of a dataset that is to exist.
+/// The pool of a dataset that must exist.
 pub(super) fn pool_with(dataset: &str) -> Result<ControlClient, Failure> {
     pool(dataset)?.ok_or_else(|| missing(dataset))
 }
@@ -24,7 +24,7 @@ pub(super) fn missing(dataset: &str) -> Failure {
     Failure::Failed(format!("cannot open '{dataset}': dataset does not exist"))
 }
 
-/// A property and its value from `PROPERTY=VALUE`, with the full name.
+/// Adds a property and its value from `PROPERTY=VALUE`, under its full name.
 pub(super) fn pair(list: &mut Vec<Pair>, text: &str) -> Outcome {
     let Some((name, value)) = text.split_once('=') else {
         return Err(Failure::Usage("missing '=' for property=value argument".to_owned()));
@@ -37,13 +37,13 @@ pub(super) fn pair(list: &mut Vec<Pair>, text: &str) -> Outcome {
     Ok(())
 }
 
-/// The full name of a property that is given by an alias.
+/// The full name of a property given by an alias.
 pub(super) fn full_name(name: &str) -> String {
     let known = DatasetProperty::from_name_or_header(name);
     known.map_or_else(|| name.to_owned(), |property| property.to_string())
 }
 
-/// Refuses what is no name of a file system, volume or snapshot.
+/// Refuses invalid names of file systems, volumes or snapshots.
 pub(super) fn check_dataset(verb: &str, dataset: &str) -> Outcome {
     match dataset.split_once('@') {
         Some((_, snapshot)) if !snapshot.is_empty() && !dataset.contains('#') => {
@@ -54,7 +54,7 @@ pub(super) fn check_dataset(verb: &str, dataset: &str) -> Outcome {
     }
 }
 
-/// Refuses what is no name of a file system or volume.
+/// Refuses invalid names of file systems or volumes.
 pub(super) fn check_head(verb: &str, dataset: &str) -> Outcome {
     let refused = |reason: &dyn std::fmt::Display| {
         Err(Failure::Failed(format!("cannot {verb} '{dataset}': {reason}")))
@@ -69,7 +69,7 @@ pub(super) fn check_head(verb: &str, dataset: &str) -> Outcome {
     }
 }
 
-/// A dataset and what is below it, of these kinds; parents come first.
+/// A dataset and its descendants of these kinds; parents come first.
 pub(super) fn tree(
     client: &mut ControlClient,
     dataset: &str,
@@ -99,12 +99,12 @@ pub(super) fn query(
     Ok(listing.datasets)
 }
 
-/// Refuses what does not exist.
+/// Refuses a missing dataset.
 pub(super) fn require(client: &mut ControlClient, dataset: &str) -> Outcome {
     query(client, dataset, (Some(0), &DatasetKind::ALL), &[]).map(drop)
 }
 
-/// The snapshots with a name of a dataset and of all below it.
+/// The snapshots with a given name of a dataset and all below it.
 pub(super) fn snapshots_of_tree(
     client: &mut ControlClient,
     head: &str,
@@ -118,8 +118,7 @@ pub(super) fn snapshots_of_tree(
     if found.is_empty() { Err(missing(&format!("{head}@{snapshot}"))) } else { Ok(found) }
 }
 
-/// Has a pool changed; what could not be done besides is complained about and makes the command
-/// fail.
+/// Changes a pool; secondary failures are reported and make the command fail.
 pub(super) fn carry_out(
     client: &mut ControlClient,
     change: Change,
@@ -131,8 +130,8 @@ pub(super) fn carry_out(
     if complaints.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
-/// Does the same to several datasets. One that is refused keeps it from no other; the worst of
-/// what went wrong is the status.
+/// Performs an action on several datasets. A refused one does not block the others; the worst
+/// status counts.
 pub(super) fn for_each(
     datasets: &[String],
     console: &mut Console<'_>,

@@ -7,7 +7,7 @@ use rzfs::setting::OwnerProperty;
 use rzfs_format::property::{DatasetProperty, NumberFormat, Values};
 use rzfs_server::protocol::{DatasetReport, PropertyValue};
 
-/// The columns of a list of names.
+/// Parses a list of columns.
 pub(super) fn parse_columns(names: &str) -> Result<Vec<DatasetColumn>, Failure> {
     if names == "all" {
         let all = std::iter::once(DatasetProperty::Name).chain(DatasetProperty::all_but_name());
@@ -24,11 +24,11 @@ pub(super) fn parse_columns(names: &str) -> Result<Vec<DatasetColumn>, Failure> 
     all.map(column).collect()
 }
 
-/// What `-o space` stands for.
+/// The columns of `-o space`.
 pub(crate) const SPACE_COLUMNS: &str = "name,available,used,usedbysnapshots,usedbydataset,\
      usedbyrefreservation,usedbychildren";
 
-/// A property that a command names: native, of a user, or with a part of its own in the name.
+/// A property in a command: native, user-defined, or with a parameter in its name.
 #[derive(Clone, Debug)]
 pub(crate) enum DatasetColumn {
     Native(DatasetProperty),
@@ -39,7 +39,7 @@ pub(crate) enum DatasetColumn {
 }
 
 impl DatasetColumn {
-    /// The property of a name or alias; none if there is no such one.
+    /// Parses a name or alias; `None` if there is no such property.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         if let Some(property) = DatasetProperty::from_name_or_header(name) {
             return Some(Self::Native(property));
@@ -65,7 +65,7 @@ impl DatasetColumn {
         matches!(self, Self::Native(DatasetProperty::Name))
     }
 
-    /// What values it has.
+    /// Its kind of values.
     pub(crate) const fn values(&self) -> Values {
         match self {
             Self::Native(property) => property.values(),
@@ -74,7 +74,7 @@ impl DatasetColumn {
         }
     }
 
-    /// The least width of a column of values.
+    /// The minimum width of a column of values.
     pub(crate) fn value_width(&self) -> usize {
         match self {
             Self::Native(property) => property::value_width(property.description()),
@@ -92,7 +92,7 @@ impl DatasetColumn {
         }
     }
 
-    /// The value on a dataset, written.
+    /// The formatted value for a dataset.
     pub(crate) fn cell(&self, dataset: &DatasetReport, writer: &Writer) -> String {
         if self.is_name() {
             return dataset.name.clone();
@@ -102,13 +102,13 @@ impl DatasetColumn {
     }
 }
 
-/// Names of user properties have a colon and no capital letters.
+/// Names of user properties contain a colon and no capital letters.
 fn is_user_property(name: &str) -> bool {
     let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.:+".contains(&b);
     name.contains(':') && name.len() <= 255 && name.bytes().all(is_valid)
 }
 
-/// What values a property has.
+/// The kind of values of a property.
 pub(super) fn values_of(name: &str) -> Values {
     DatasetColumn::parse(name).map_or(Values::Text, |column| column.values())
 }

@@ -84,12 +84,12 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     carry_out(&mut client, Change::Create(new), Some(&line), console)
 }
 
-/// How it is told what is created.
+/// The format of the report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// For programs (`-P`).
     Scripted,
-    /// What would be created (`-n`).
+    /// Reports only what would be created (`-n`).
     Conditional,
     Plain,
 }

@@ -1,5 +1,5 @@
-//! What depends on snapshots: clones, and what depends on these; and in which order all of that can
-//! be destroyed.
+//! The dependents of snapshots: clones, and their dependents; and the order in which all of them
+//! can be destroyed.
 
 use super::change::query;
 use super::name::pool_of;
@@ -10,20 +10,20 @@ use rzfs_server::protocol::{DatasetKind, DatasetReport, PropertyValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// What has to be known of datasets to find out what depends on them.
+/// The properties needed to find dependents.
 pub(super) const NEEDED: [DatasetProperty; 1] = [DatasetProperty::Clones];
 
-/// What is to be destroyed.
+/// Datasets to be destroyed.
 pub(super) struct Doomed {
-    /// What depends on what was named and is not among it: the clones of its snapshots, everything
-    /// below these, and so on. What is below others, or was made of them, comes later.
+    /// Dependents that were not named: the clones of the named snapshots, everything below these,
+    /// and so on. Children and clones come later.
     pub(super) dependents: Vec<String>,
     order: Result<Vec<String>, Failure>,
 }
 
 impl Doomed {
-    /// These datasets and what depends on them. Other datasets of the pool are asked for only where
-    /// there are clones.
+    /// Finds the dependents of these datasets. Other datasets of the pool are queried only if there
+    /// are clones.
     pub(super) fn of<'r>(
         client: &mut ControlClient,
         named: impl IntoIterator<Item = &'r DatasetReport>,
@@ -55,10 +55,10 @@ impl Doomed {
         Ok(Self { order: order.map(owned), dependents: owned(dependents) })
     }
 
-    /// Everything, in an order in which it can be destroyed: nothing comes before what depends on it.
+    /// All datasets, in an order in which they can be destroyed: dependents come first.
     ///
     /// # Errors
-    /// Nothing can be first: all of it depends on each other.
+    /// There is no such order: the dependencies are cyclic.
     pub(super) fn into_order(self) -> Result<Vec<String>, Failure> {
         self.order
     }
@@ -72,16 +72,16 @@ fn origin(dataset: &DatasetReport) -> Option<&str> {
     }
 }
 
-/// Datasets that depend on each other.
+/// Datasets with their dependencies.
 #[derive(Default)]
 struct Tree<'n> {
     names: BTreeSet<&'n str>,
-    /// By the snapshots that they were made of.
+    /// Clones by their origins.
     clones: BTreeMap<&'n str, Vec<&'n str>>,
 }
 
 impl<'n> Tree<'n> {
-    /// What depends on a dataset: clones of it, its snapshots, and what is below it.
+    /// The direct dependents of a dataset: clones, snapshots, and descendants.
     fn depending_on(&self, name: &str) -> Vec<&'n str> {
         let mut depending = self.clones.get(name).cloned().unwrap_or_default();
         if !name.contains('@') {
@@ -94,7 +94,7 @@ impl<'n> Tree<'n> {
         depending
     }
 
-    /// What depends on these and is not among them.
+    /// The dependents of these that are not among them.
     fn dependents(&self, named: &BTreeSet<&'n str>) -> Vec<&'n str> {
         let (mut found, mut seen) = (Vec::new(), named.clone());
         let mut waiting: Vec<&str> = named.iter().rev().copied().collect();
@@ -107,7 +107,7 @@ impl<'n> Tree<'n> {
         found
     }
 
-    /// An order in which these can be destroyed; nothing else depends on them.
+    /// An order in which these can be destroyed; they have no other dependents.
     fn order(&self, names: impl Iterator<Item = &'n str>) -> Result<Vec<&'n str>, Failure> {
         let mut order = Vec::new();
         let mut is_done: BTreeMap<&str, bool> = BTreeMap::new();
@@ -156,7 +156,7 @@ mod tests {
         tree
     }
 
-    /// What was named with what depends on it, in an order in which it can be destroyed.
+    /// An order in which the named datasets can be destroyed with their dependents.
     fn order<'n>(tree: &Tree<'n>, named: &[&'n str]) -> Result<Vec<&'n str>, String> {
         let named: BTreeSet<&str> = named.iter().copied().collect();
         let dependents = tree.dependents(&named);
@@ -178,7 +178,7 @@ mod tests {
         let order_of = order(&simple, &["p/t", "p/t/aa", "p/t/zz", "p/t/zz@s"]).unwrap();
         assert_eq!(order_of.last(), Some(&"p/t"));
         assert!(!order_of.contains(&"p/t-other"));
-        // A clone that lies outside has a snapshot with a clone that lies inside.
+        // A clone outside has a snapshot with a clone inside.
         let names = ["p/t", "p/t@s", "p/t/sub", "p/c1", "p/c1@x"];
         let around = tree(&names, &[("p/c1", "p/t@s"), ("p/t/sub", "p/c1@x")]);
         order(&around, &["p/t", "p/t@s", "p/t/sub"]).unwrap();

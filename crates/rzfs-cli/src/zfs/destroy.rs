@@ -24,7 +24,7 @@ const GRAMMAR: Grammar = Grammar {
     names: &[],
 };
 
-/// What is asked for besides the names.
+/// The options.
 struct Request {
     words: Vec<Word>,
     line: String,
@@ -35,22 +35,22 @@ impl Request {
         self.words.contains(&Word::Flag(letter))
     }
 
-    /// Whether what is below, or has the same name below, is meant too.
+    /// Whether descendants, or snapshots with the same name below, are meant too.
     fn is_recursive(&self) -> bool {
         self.flag('r') || self.flag('R')
     }
 
-    /// What becomes of snapshots that others take meanwhile.
+    /// Treatment of concurrently taken snapshots.
     fn newcomers(&self) -> Newcomers {
         if self.is_recursive() { Newcomers::Destroy } else { Newcomers::Keep }
     }
 
-    /// Whether it is told what is destroyed: whoever wants to parse that wants it.
+    /// Whether to report what is destroyed: `-p` implies that.
     fn tells(&self) -> bool {
         self.flag('v') || self.flag('p')
     }
 
-    /// Tells what is destroyed, or would be.
+    /// Reports what is destroyed, or would be.
     fn tell<'n>(
         &self,
         names: impl IntoIterator<Item = &'n String>,
@@ -112,7 +112,7 @@ fn destroy_bookmark(request: &Request, name: &str, console: &mut Console<'_>) ->
     carry_out(&mut client, change, Some(&request.line), console)
 }
 
-/// A file system or volume, with what is below it and what depends on that.
+/// Destroys a file system or volume, with its descendants and dependents.
 fn destroy_tree(request: &Request, name: &str, console: &mut Console<'_>) -> Outcome {
     check_head("open", name)?;
     let mut client = pool_with(name)?;
@@ -154,7 +154,7 @@ fn destroy_tree(request: &Request, name: &str, console: &mut Console<'_>) -> Out
     carry_out(&mut client, change, Some(&request.line), console)
 }
 
-/// Snapshots of a dataset: `a,b%c,%d`.
+/// Destroys snapshots of a dataset: `a,b%c,%d`.
 fn destroy_snapshots(
     request: &Request,
     head: &str,
@@ -208,7 +208,7 @@ fn destroy_snapshots(
             clones.join("\n")
         )));
     }
-    // Only without clones a snapshot can be destroyed later.
+    // Deferred destruction is possible only without clones.
     let takes_clones = !clones.is_empty() && request.flag('R');
     let names = if takes_clones { with_clones.into_order()? } else { doomed };
     request.tell(&names, console)?;
@@ -237,7 +237,7 @@ fn destroy_snapshots(
     carry_out(&mut client, change, Some(&request.line), console)
 }
 
-/// Which of the snapshots of a head are meant, the oldest of which comes first.
+/// The selected snapshots of a head, whose oldest comes first.
 fn chosen<'s>(own: &[&'s DatasetReport], words: &str) -> Result<BTreeSet<&'s str>, Failure> {
     let short = |one: &DatasetReport| one.name.split_once('@').map(|(_, name)| name.to_owned());
     let place = |name: &str| own.iter().position(|one| short(one).as_deref() == Some(name));

@@ -20,10 +20,10 @@ const GRAMMAR: Grammar = Grammar {
     names: &[],
 };
 
-/// How lines are written.
+/// The format of lines.
 struct Format {
     words: Vec<Word>,
-    /// What is before each path.
+    /// The prefix of each path.
     mountpoint: String,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let head = head.to_owned();
     let to = match to {
         None => head,
-        // Of the same file system.
+        // A snapshot of the same file system.
         Some(to) if to.starts_with('@') => format!("{head}{to}"),
         Some(to) => to,
     };
@@ -75,11 +75,11 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         for entry in &part.entries {
             format.write(entry, console.out)?;
         }
-        // A pool that answers nonsense would be asked for ever.
+        // A pool that answers nonsense would be queried for ever.
         first = part.next.filter(|after| *after > next);
         too_deep = too_deep.or(part.too_deep);
     }
-    // One is enough to know that the list lacks something.
+    // One is enough to show that the list is incomplete.
     match too_deep {
         None => Ok(()),
         Some(UnnamedFile { object, dataset }) => {
@@ -89,7 +89,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
 }
 
-/// Has everything on disk that was written so far: what is there is compared.
+/// Writes pending changes to disk: the comparison reads from there.
 fn write_back(client: &mut dyn PoolClient) -> Outcome {
     let Answer::Identity(Identity { is_writable: true, .. }) = client.ask(&Request::Identify)?
     else {

@@ -91,7 +91,7 @@ fn is_from(source: &PropertySource, sources: &[&str]) -> bool {
     sources.is_empty() || sources.contains(&source_word(source))
 }
 
-/// Adds a row without a value for every property that was asked for and does not apply.
+/// Adds a row without a value for every requested property that does not apply.
 fn complete(dataset: &mut DatasetReport, columns: &[DatasetColumn]) {
     if columns.is_empty() {
         return;
@@ -109,21 +109,21 @@ fn complete(dataset: &mut DatasetReport, columns: &[DatasetColumn]) {
     dataset.properties = columns.iter().map(of_column).collect();
 }
 
-/// All properties of the datasets. Columns are as wide as these need, whichever are shown.
+/// All properties of the datasets. Columns are as wide as these require, even if not all are shown.
 fn rows<'a>(
     datasets: &[DatasetReport],
     columns: &[DatasetColumn],
     fields: &'a [Field],
     writer: &'a Writer,
 ) -> PropertyRows<'a> {
-    // What `all` stands for: every property that any dataset could have.
+    // All properties that a dataset could have, for `all`.
     let mut widths: Vec<_> = match columns.is_empty() {
         true => DatasetProperty::all_but_name()
             .map(|one| (one.name(), value_width(one.description())))
             .collect(),
         false => columns.iter().map(|column| (column.name(), column.value_width())).collect(),
     };
-    // Times take as much room as people need to read them, even if they are exact.
+    // Times take the width of their readable form, even if they are exact.
     let rounded = Writer { precision: Precision::Rounded, ..writer.clone() };
     let properties = datasets.iter().flat_map(|dataset| &dataset.properties);
     widths.extend(properties.filter_map(|property| match values_of(&property.name) {
@@ -163,7 +163,7 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    /// The fields if `-o` does not say.
+    /// The fields without `-o`.
     pub(crate) const DEFAULT: [Self; 4] = [Self::Name, Self::Property, Self::Value, Self::Source];
 
     /// `-o all`, of datasets.
@@ -182,7 +182,7 @@ impl Field {
         })
     }
 
-    /// The same; other names are mistakes.
+    /// The same; other names are errors.
     pub(crate) fn parse_or_fail(name: &str) -> Result<Self, Failure> {
         Self::parse(name).ok_or_else(|| Failure::Usage(format!("invalid column name '{name}'")))
     }
@@ -220,8 +220,8 @@ pub(crate) struct PropertyRows<'a> {
 }
 
 impl<'a> PropertyRows<'a> {
-    /// No rows yet. Columns are at least as wide as `names` and as values can get,
-    /// whether or not a row has them.
+    /// Rows with columns at least as wide as `names` and as values can get, whether or not a row
+    /// has them.
     pub(crate) fn new<'n>(
         fields: &'a [Field],
         writer: &'a Writer,
@@ -243,7 +243,7 @@ impl<'a> PropertyRows<'a> {
         Self { table, sources: Vec::new(), fields, writer }
     }
 
-    /// Adds a property of `name` that has these values.
+    /// Adds a property of `name` with this kind of values.
     pub(crate) fn push(&mut self, name: &str, property: &PropertyReport, values: Values) {
         let cell = |field: &Field| match field {
             Field::Name => name.to_owned(),
@@ -259,7 +259,7 @@ impl<'a> PropertyRows<'a> {
         self.sources.push(property.source.clone());
     }
 
-    /// Prints the rows with a source that `shows`; no rows, no header.
+    /// Prints the rows whose source satisfies `shows`; without rows there is no header.
     pub(crate) fn print(
         mut self,
         layout: Layout,

@@ -14,7 +14,7 @@ const CHANGE: Grammar = Grammar { letters: &[('r', Value::None)], names: &[] };
 const LIST: Grammar =
     Grammar { letters: &[('r', Value::None), ('H', Value::None), ('p', Value::None)], names: &[] };
 
-/// The snapshot that is meant, and those with its name below, and their pool.
+/// The given snapshot, and with `recursive` those with its name below, and their pool.
 fn snapshots(full: &str, recursive: bool) -> Result<(ControlClient, Vec<String>), Failure> {
     let Some((head, snapshot)) = full.split_once('@') else {
         return Err(Failure::Failed(format!("'{full}' is not a snapshot")));
@@ -45,7 +45,7 @@ pub(super) fn release(words: &[String], console: &mut Console<'_>) -> Outcome {
     let request = Request::understand(words)?;
     let line = command_line("zfs release", words);
     request.carry_out(&line, console, |client, mut names, tag| {
-        // Of a tree, those that have the tag are meant; if none has it, the refusal says so.
+        // In a tree, only those with the tag; if none has it, the refusal reports that.
         if let [_, _, ..] = names.as_slice() {
             let holds = source::holds(client, names.clone())?;
             let mut held = holds.into_iter().filter(|hold| hold.tag == tag).peekable();
@@ -59,7 +59,7 @@ pub(super) fn release(words: &[String], console: &mut Console<'_>) -> Outcome {
     })
 }
 
-/// What the words of `hold` and `release` mean.
+/// The parsed words of `hold` and `release`.
 struct Request {
     tag: String,
     snapshots: Vec<String>,
@@ -90,7 +90,7 @@ impl Request {
         for_each(&self.snapshots, console, |full, console| {
             let (mut client, names) = snapshots(full, self.is_recursive)?;
             let change = change(&mut client, names, self.tag.clone())?;
-            // The history has the command once.
+            // The command is logged once.
             carry_out(&mut client, change, line, console)?;
             line = None;
             Ok(())

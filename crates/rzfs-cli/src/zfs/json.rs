@@ -11,7 +11,7 @@ use rzfs_server::protocol::{
 };
 use serde_json::{Map, Value};
 
-/// How datasets are written.
+/// The format of datasets.
 #[derive(Clone, Debug)]
 pub(super) struct DatasetJson {
     numbers: Numbers,
@@ -19,14 +19,14 @@ pub(super) struct DatasetJson {
 }
 
 impl DatasetJson {
-    /// The style of the words of a command.
+    /// The format for the options of a command.
     pub(super) fn of(words: &[Word], writer: &Writer) -> Self {
         let integers = words.contains(&Word::Flag(JSON_INT));
         let numbers = if integers { Numbers::Integers } else { Numbers::Strings };
         Self { numbers, writer: writer.clone() }
     }
 
-    /// Prints datasets with these properties, or without columns with those that they have.
+    /// Prints datasets with these properties, or with all of theirs if there are no columns.
     pub(super) fn print(
         &self,
         command: &str,

@@ -28,7 +28,7 @@ const CHANGE: Grammar = Grammar {
 /// OpenZFS's exit status when a key cannot be loaded, unloaded or changed.
 const FAILED: u8 = 255;
 
-/// What there is to know about the key of a dataset.
+/// The key properties of a dataset.
 #[derive(Clone, Debug)]
 pub(super) struct KeyReport {
     name: String,
@@ -49,7 +49,7 @@ impl KeyReport {
     }
 }
 
-/// The keys of a dataset and, with `depth` none, of what is below it; parents come first.
+/// The keys of a dataset and, without a `depth`, of its descendants; parents come first.
 fn reports(
     client: &mut ControlClient,
     name: &str,
@@ -94,8 +94,8 @@ fn failed(what: &str, reason: impl std::fmt::Display) -> Failure {
     Failure::Status(format!("Key {what} error: {reason}"), FAILED)
 }
 
-/// Complains about one key of several, of which the others are still to be tried, and returns what
-/// the command ends with then.
+/// Reports a failure of one key of several, of which the others are still to be tried, and returns
+/// the command's final failure.
 ///
 /// # Errors
 /// The failure, if it is not about this key alone.
@@ -111,7 +111,7 @@ fn complain(failure: Failure, console: &mut Console<'_>) -> Result<Failure, Fail
     }
 }
 
-/// The roots that a command is about: of one dataset, of all below it, or of all pools.
+/// The encryption roots for a command: of one dataset, of all below it, or of all pools.
 fn roots(
     words: &[Word],
     usage: &str,
@@ -122,7 +122,7 @@ fn roots(
     match (flag('a'), operands.as_slice()) {
         (true, []) => {
             let mut all = Vec::new();
-            // Of those that are left out it is told.
+            // Omitted pools were reported.
             let (clients, _) = source::all_imported(console)?;
             for mut client in clients {
                 let name = client.identity().pool.clone();
@@ -167,7 +167,7 @@ pub(super) fn load(words: &[String], console: &mut Console<'_>) -> Outcome {
     let (mut tried, mut done) = (0, 0);
     let mut outcome = Ok(());
     for (mut client, reports) in roots(&words, "missing dataset argument", console)? {
-        // The history of each pool has the command once, unless it changes nothing.
+        // The command is logged once per pool, unless it changes nothing.
         let mut line = Some(&*line).filter(|_| purpose == Purpose::Change);
         let skipped = |report: &&KeyReport| several && report.is_loaded && !flag('n');
         for report in reports.iter().filter(|report| !skipped(report)) {
@@ -189,7 +189,7 @@ pub(super) fn load(words: &[String], console: &mut Console<'_>) -> Outcome {
     outcome
 }
 
-/// Who names the place that a process tells for a key.
+/// The origin of a key location reported by a process.
 fn by_pool(client: &ControlClient) -> Named {
     if client.is_own() { Named::Pool } else { Named::Stranger }
 }
@@ -224,7 +224,7 @@ fn load_one(
     source::change(client, change, line).map(drop).map_err(|failure| failure.with_status(FAILED))
 }
 
-/// Loads the key of a file system that is to be mounted, if it lacks one.
+/// Loads the key of a file system to be mounted, if it lacks one.
 pub(super) fn load_for_mount(client: &mut ControlClient, name: &str) -> Outcome {
     let found = reports(client, name, Some(0))?;
     let Some(report) = found.first().filter(|report| !report.root.is_empty()) else {
@@ -240,8 +240,8 @@ pub(super) fn load_for_mount(client: &mut ControlClient, name: &str) -> Outcome 
     }
 }
 
-/// Loads the keys that file systems of a pool lack; what cannot be loaded is complained about, and
-/// [`Failure::Told`] at the end.
+/// Loads the missing keys of a pool's file systems; failures are reported, and end in
+/// [`Failure::Told`].
 pub(super) fn load_all_for_mount(client: &mut ControlClient, console: &mut Console<'_>) -> Outcome {
     let pool = client.identity().pool.clone();
     let found = reports(client, &pool, None)?;
@@ -331,7 +331,7 @@ pub(super) fn change(words: &[String], _: &mut Console<'_>) -> Outcome {
         .map_err(|failure| failure.with_status(FAILED))
 }
 
-/// The key that a dataset is to have. An encryption root keeps what is not said.
+/// The new key of a dataset. An encryption root keeps unspecified properties.
 fn new_key(
     report: &KeyReport,
     mut properties: Vec<Pair>,

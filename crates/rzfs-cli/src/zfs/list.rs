@@ -27,7 +27,7 @@ const GRAMMAR: Grammar = Grammar {
     names: &[("json", 'j'), ("json-int", JSON_INT)],
 };
 
-/// What is listed without `-t`.
+/// The kinds listed without `-t`.
 const KINDS: &[DatasetKind] = &[DatasetKind::Filesystem, DatasetKind::Volume];
 
 /// Runs `zfs list`.
@@ -71,7 +71,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     outcome
 }
 
-/// The columns if `-o` does not say.
+/// The columns without `-o`.
 pub(crate) const DEFAULT_COLUMNS: &str = "name,used,available,referenced,mountpoint";
 
 /// Prints datasets.

@@ -1,4 +1,4 @@
-//! `zfs mount`: what is mounted where (spec 09, section 3.5).
+//! `zfs mount`: mounts file systems, or lists the mounts (spec 09, section 3.5).
 
 use super::name;
 use super::query::text;
@@ -22,7 +22,7 @@ const GRAMMAR: Grammar = Grammar {
         ('l', Value::None),
         ('O', Value::None),
         ('o', Value::Required),
-        // It is told anyway what is not mounted, and nothing is mounted in part.
+        // Failures are reported anyway, and no mount is partial.
         ('v', Value::None),
         ('f', Value::None),
         ('d', Value::Devices),
@@ -30,7 +30,7 @@ const GRAMMAR: Grammar = Grammar {
     names: &[("json", 'j')],
 };
 
-/// Whether keys are loaded that file systems lack.
+/// Whether to load missing keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
     AsTheyAre,
@@ -38,8 +38,7 @@ enum Keys {
     Load,
 }
 
-/// Runs `zfs mount`. Without `-d` it asks the pools that are mounted; pools on devices have no
-/// mounts.
+/// Runs `zfs mount`. Without `-d` it queries the mounted pools; pools on devices have no mounts.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let words = GRAMMAR.parse(words)?;
     let operands = operands(&words);
@@ -70,7 +69,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         match source::mounts(pool.as_mut()) {
             Ok(more) => mounts.extend(more),
             Err(Failure::Gone(_)) => {}
-            // It keeps nobody from the others.
+            // It does not block the others.
             Err(failure) => found.outcome = Err(source::leave_out(text(failure), console)),
         }
     }
@@ -108,7 +107,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     found.outcome
 }
 
-/// Has an imported pool mount a file system, whose key may be loaded first.
+/// Mounts a file system of an imported pool, after loading its key if requested.
 fn mount_one(name: &str, keys: Keys, manner: MountManner) -> Outcome {
     let mut client = super::change::pool_with(name)?;
     if keys == Keys::Load {
@@ -118,15 +117,15 @@ fn mount_one(name: &str, keys: Keys, manner: MountManner) -> Outcome {
     Ok(())
 }
 
-/// Has an imported pool change what a mount does otherwise than properties say.
+/// Changes the temporary options of a mount of an imported pool.
 fn remount(name: &str, temporary: Temporary) -> Outcome {
     let mut client = super::change::pool_with(name)?;
     source::change(&mut client, Change::Remount { name: name.to_owned(), temporary }, None)?;
     Ok(())
 }
 
-/// Has all imported pools mount what is mounted by itself: those first that are outside of others,
-/// which they would hide.
+/// Mounts everything automatic of all imported pools: the outermost first, as they would hide
+/// others.
 fn mount_all(keys: Keys, manner: &MountManner, console: &mut Console<'_>) -> Outcome {
     let (clients, mut outcome) = source::all_imported(console)?;
     let mut placed: Vec<_> =
@@ -150,8 +149,8 @@ fn mount_all(keys: Keys, manner: &MountManner, console: &mut Console<'_>) -> Out
     outcome
 }
 
-/// The mount point of a pool that is around its others. Of a pool that cannot be asked nothing is
-/// known; mounting says why.
+/// The outermost mount point of a pool. For an unresponsive pool it is unknown; mounting reports
+/// the reason.
 fn outermost_mount_point(client: &mut ControlClient) -> Option<PathBuf> {
     let query = DatasetQuery {
         names: Vec::new(),
@@ -169,7 +168,7 @@ fn outermost_mount_point(client: &mut ControlClient) -> Option<PathBuf> {
     mount_points.min()
 }
 
-/// Why a name is not that of a file system.
+/// Why a name does not denote a file system.
 fn problem_with(name: &str, pools: &mut [Box<dyn PoolClient>]) -> Result<Option<String>, Failure> {
     if let Some(delimiter) = name.chars().find(|c| "@#".contains(*c)) {
         let what = if delimiter == '@' { "snapshot" } else { "bookmark" };

@@ -1,4 +1,4 @@
-//! What a dataset may be called, and OpenZFS's words for what it may not (spec 09, section 1.2).
+//! Valid names of datasets, and OpenZFS's messages for others (spec 09, section 1.2).
 
 /// The longest name, in bytes.
 const MAX_LENGTH: usize = 255;
@@ -6,7 +6,7 @@ const MAX_LENGTH: usize = 255;
 /// The deepest nesting.
 const MAX_NESTING: usize = 50;
 
-/// Why a name is not the name of a dataset, snapshot or bookmark.
+/// Why a name is not valid for a dataset, snapshot or bookmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NameError {
     #[error("name is too long")]

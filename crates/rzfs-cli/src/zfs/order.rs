@@ -1,4 +1,4 @@
-//! In which order datasets are listed (spec 09, section 3.1).
+//! The order of datasets in lists (spec 09, section 3.1).
 
 use rzfs_format::property::DatasetProperty;
 use rzfs_server::protocol::{DatasetKind, DatasetReport, PropertyValue};
@@ -13,7 +13,7 @@ pub(crate) struct SortKey {
     pub(crate) descending: bool,
 }
 
-/// Sorts by the keys; ties, and everything without keys, by name.
+/// Sorts by the keys; ties, or everything without keys, by name.
 pub(crate) fn sort(datasets: &mut [DatasetReport], keys: &[SortKey]) {
     datasets.sort_by(|a, b| {
         let by_key = |key: &SortKey| compare_values(a, b, key);
@@ -22,7 +22,7 @@ pub(crate) fn sort(datasets: &mut [DatasetReport], keys: &[SortKey]) {
     });
 }
 
-/// Datasets without a value come last, whichever way is up.
+/// Datasets without a value come last in either direction.
 fn compare_values(a: &DatasetReport, b: &DatasetReport, key: &SortKey) -> Ordering {
     if key.property == DatasetProperty::Name.name() {
         let order = a.name.cmp(&b.name);

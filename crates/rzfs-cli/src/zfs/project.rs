@@ -1,4 +1,4 @@
-//! `zfs project` (spec 09, section 3.7): through mounts, as any other program.
+//! `zfs project` (spec 09, section 3.7): works through mounts, like any other program.
 
 mod files;
 
@@ -21,7 +21,7 @@ const GRAMMAR: Grammar = Grammar {
     names: &[],
 };
 
-/// Status when something was not done to a file.
+/// Status if a file could not be processed.
 const NOT_DONE: u8 = 255;
 
 /// Runs `zfs project`.
@@ -45,11 +45,11 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     outcome
 }
 
-/// What is done.
+/// The operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Task {
     List,
-    /// Looks for files whose project is another one, or not inherited.
+    /// Finds files with another project, or one that is not inherited.
     Check {
         wanted: Wanted,
         report: Report,
@@ -61,32 +61,32 @@ enum Task {
     },
 }
 
-/// Which project files are to have.
+/// The project that files should have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wanted {
     /// This one.
     Named(u32),
-    /// That of the file that the command line names.
+    /// That of the file named on the command line.
     OfNamed,
 }
 
-/// What is said of a file that is not as it is to be.
+/// The report about a file that differs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Report {
-    /// What is wrong, a line for each.
+    /// The problems, a line for each.
     Problems,
-    /// Its path, with a NUL behind it.
+    /// Its path, terminated by NUL.
     Path,
 }
 
-/// What is left of a project that is not inherited any more.
+/// The remainder of a project that is no longer inherited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kept {
     Number,
     Nothing,
 }
 
-/// Whether new files are to have the project of their directory.
+/// Whether new files inherit the project of their directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inherit {
     Set,
@@ -94,7 +94,7 @@ enum Inherit {
 }
 
 impl Task {
-    /// The letters that go with it, and what it is called.
+    /// The options allowed with it, and its description.
     const fn letters(self) -> (&'static str, &'static str) {
         match self {
             Self::List => ("dr", "when projects are listed"),
@@ -105,7 +105,7 @@ impl Task {
     }
 }
 
-/// What the command line asks for.
+/// A parsed command line.
 struct Request {
     task: Task,
     depth: Depth,
@@ -131,7 +131,7 @@ impl Request {
             Task::Check { wanted: named.unwrap_or(Wanted::OfNamed), report }
         } else if flag('s') || named.is_some() {
             let inherit = if flag('s') { Inherit::Set } else { Inherit::Unchanged };
-            // What is below a directory gets what that has.
+            // Entries below a directory get its project.
             let below = (chosen == Some(Depth::Everything)).then_some(Wanted::OfNamed);
             Task::Set { wanted: named.or(below), inherit }
         } else {
@@ -152,8 +152,8 @@ impl Request {
         Ok(Self { task, depth: chosen.unwrap_or(usual) })
     }
 
-    /// Does it to a file that the command line names, and to those below it. Of what cannot be done
-    /// only the status is left to tell.
+    /// Processes a file named on the command line, and those below it. Failures are reported in
+    /// place, and leave only a status.
     fn process_all(&self, path: &str, console: &mut Console<'_>) -> Outcome {
         let mut named = None;
         let mut outcome = Ok(());
@@ -174,7 +174,7 @@ impl Request {
         outcome
     }
 
-    /// Does it to one file; `named` is the project of the first one.
+    /// Processes one file; `named` is the project of the first one.
     fn treat(
         &self,
         file: &File<'_>,
@@ -215,7 +215,7 @@ fn print(file: &File<'_>, console: &mut Console<'_>) -> io::Result<()> {
     writeln!(console.out)
 }
 
-/// Says how a file is not as it is to be.
+/// Reports how a file differs.
 fn check(
     file: &File<'_>,
     wanted: u32,
@@ -244,7 +244,7 @@ fn check(
     Ok(())
 }
 
-/// The number of a project; the greatest one stands for none.
+/// Parses a project number; the greatest one means none.
 fn parse_project(text: &str) -> Result<u32, Failure> {
     let number = text.parse().ok().filter(|number| *number != u32::MAX);
     number.ok_or_else(|| Failure::Usage(format!("invalid project ID '{text}'")))

@@ -1,4 +1,4 @@
-//! Asking pools for the datasets that a command names.
+//! Queries pools for the datasets in a command.
 
 use super::name;
 use super::order::{self, SortKey};
@@ -22,7 +22,7 @@ const KINDS: [(&str, &[DatasetKind]); 8] = [
     ("all", &DatasetKind::ALL),
 ];
 
-/// Which datasets a command is about.
+/// The datasets for a command.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     /// Operands.
@@ -31,11 +31,11 @@ pub(super) struct Query {
     pub(super) devices: Vec<String>,
     /// `-t`.
     pub(super) kinds: Option<Vec<DatasetKind>>,
-    /// What is shown without `-t`.
+    /// The kinds shown without `-t`.
     pub(super) default_kinds: &'static [DatasetKind],
-    /// Levels below the operands: `-r` has no limit, `-d` sets it.
+    /// Levels below the operands: `-r` for all, `-d` for a number.
     pub(super) depth: Depth,
-    /// Properties to ask for.
+    /// Properties to query.
     pub(super) properties: Selection,
     /// `-s` and `-S`.
     pub(super) order: Vec<SortKey>,
@@ -44,7 +44,7 @@ pub(super) struct Query {
 /// Levels below the operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Depth {
-    /// Nobody said.
+    /// Not specified.
     Unsaid,
     /// All.
     Unlimited,
@@ -53,7 +53,7 @@ pub(super) enum Depth {
 }
 
 impl Query {
-    /// Takes operands, devices, kinds and depth from the words of a command.
+    /// Takes operands, devices, kinds and depth from the options of a command.
     pub(super) fn of(
         words: &[Word],
         default_kinds: &'static [DatasetKind],
@@ -86,7 +86,7 @@ impl Query {
         Ok(query)
     }
 
-    /// Asks all pools that are concerned, complains about names that none has, and sorts.
+    /// Queries all relevant pools, reports names that none has, and sorts.
     pub(super) fn run(
         &self,
         console: &mut Console<'_>,
@@ -138,7 +138,7 @@ impl Query {
         Ok((datasets, outcome))
     }
 
-    /// What is below one operand, or why it cannot be opened.
+    /// The datasets for one operand, or why it cannot be opened.
     fn named(
         &self,
         typed: &str,
@@ -167,8 +167,8 @@ impl Query {
             self.ask(respondent, vec![name.clone()], kinds, depth).map_err(text)
         };
         let listing = ask(respondent.as_mut(), kinds.clone())?;
-        // A name that exists but is of another kind cannot be listed, unless it stands for what is
-        // below it: as deep as somebody says, be that not at all.
+        // A name of an existing dataset of another kind cannot be listed, unless it stands for its
+        // descendants: with any given depth, even 0.
         let is_itself = self.depth == Depth::Unsaid && depth == Some(0);
         if listing.datasets.is_empty() && listing.failures.is_empty() && is_itself {
             return Err("operation not applicable to datasets of this type".to_owned());
@@ -176,8 +176,8 @@ impl Query {
         Ok(listing)
     }
 
-    /// A name with nothing but `-t snapshot` or `-t bookmark` stands for its snapshots or
-    /// bookmarks; a snapshot that is named is shown without `-t`.
+    /// A name with just `-t snapshot` or `-t bookmark` stands for its snapshots or bookmarks; a
+    /// named snapshot is shown without `-t`.
     fn kinds_and_depth(&self, name: &str) -> (Vec<DatasetKind>, Option<u32>) {
         let short = [DatasetKind::Snapshot, DatasetKind::Bookmark];
         let kinds = match &self.kinds {
@@ -239,7 +239,7 @@ fn collect(
     datasets.extend(listing.datasets.into_iter().map(|dataset| (dataset.name.clone(), dataset)));
 }
 
-/// The file system that is mounted at a path, or around it.
+/// The file system mounted at or around a path.
 pub(super) fn dataset_at(
     path: &str,
     respondents: &mut [Box<dyn PoolClient>],

@@ -36,8 +36,7 @@ const GRAMMAR: Grammar = Grammar {
     names: &[],
 };
 
-/// Options that are understood and not there yet: what would become of the stream without them is not
-/// what was asked for.
+/// Options that are parsed but not implemented: ignoring them would change the result.
 const ABSENT: &str = "c";
 
 /// Runs `zfs receive`.
@@ -96,7 +95,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
                 .to_owned(),
         ));
     }
-    // Past the buffer that standard input has.
+    // Bypasses the buffer of standard input.
     let from = File::from(rustix::io::dup(stdin).map_err(std::io::Error::from)?);
     let client = source::required(name::pool_of(target.dataset()))?;
     let request = ReceiveRequest {
@@ -124,12 +123,12 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     received.and(told.outcome)
 }
 
-/// What the user is told meanwhile.
+/// The progress messages for the user.
 struct Told<'a, 'c> {
     console: &'a mut Console<'c>,
     request: &'a ReceiveRequest,
     is_verbose: bool,
-    /// When the last stream began.
+    /// The start time of the last stream.
     begun: Instant,
     outcome: Outcome,
 }
@@ -187,7 +186,7 @@ impl Told<'_, '_> {
     }
 }
 
-/// Refuses what is no property of a dataset.
+/// Refuses names that are not properties of datasets.
 fn check_property(name: &str) -> Outcome {
     let is_user = name.contains(':');
     match is_user || DatasetProperty::from_name_or_header(name).is_some() {
@@ -196,7 +195,7 @@ fn check_property(name: &str) -> Outcome {
     }
 }
 
-/// What is to be changed of a tree.
+/// The message for a change of a tree.
 fn attempt(change: &TreeChange) -> String {
     match change {
         TreeChange::Destroy { name } => format!("attempting destroy {name}"),
@@ -209,7 +208,7 @@ fn attempt(change: &TreeChange) -> String {
     }
 }
 
-/// What is received, or would be.
+/// The message for a stream that is, or would be, received.
 fn what(report: &ReceiveReport, dry_run: bool) -> String {
     let verb = if dry_run { "would receive" } else { "receiving" };
     let kind = match report.extent {
@@ -222,7 +221,7 @@ fn what(report: &ReceiveReport, dry_run: bool) -> String {
     format!("{verb} {kind} stream of {} into {}", report.sent, report.snapshot)
 }
 
-/// Bytes a second.
+/// Bytes per second.
 fn rate(bytes: u64, seconds: f64) -> u64 {
     const SHORTEST: f64 = 0.001;
     (bytes as f64 / seconds.max(SHORTEST)) as u64

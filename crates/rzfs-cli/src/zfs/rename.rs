@@ -50,7 +50,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     carry_out(&mut client, change, Some(&line), console)
 }
 
-/// Snapshots keep what they are of; the new name may leave that out.
+/// Snapshots keep their dataset; the new name may omit it.
 fn rename_snapshots(
     (head, snapshot): (&str, &str),
     to: &str,

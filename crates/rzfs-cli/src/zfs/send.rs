@@ -57,8 +57,8 @@ const GRAMMAR: Grammar = Grammar {
     ],
 };
 
-/// Options that are understood and not there yet: a stream without what they ask for would be
-/// mistaken for one with it.
+/// Options that are parsed but not implemented: a stream without them would be mistaken for one
+/// with them.
 const ABSENT: &str = "V";
 
 /// Runs `zfs send`.
@@ -68,7 +68,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     Program::Zfs.refuse_options("send", ABSENT, &words)?;
     let is_rest = flag('S') || words.iter().any(|word| matches!(word, Word::Option('t', _)));
     if is_rest && flag('w') {
-        // What has arrived is not raw.
+        // Received data are not raw.
         return Err(Failure::Failed("raw streams are not resumed by this software yet".to_owned()));
     }
     if let Some(token) = words.iter().find_map(|word| match word {
@@ -134,7 +134,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     send(client, &words, &request, console)
 }
 
-/// `zfs send -S`: what has arrived of a stream that broke off (spec 08, section 8.5).
+/// `zfs send -S`: sends a partially received stream (spec 08, section 8.5).
 fn saved(words: &[Word], target: String, console: &mut Console<'_>) -> Outcome {
     if words.iter().any(|word| matches!(word, Word::Option('i' | 'I', _))) {
         let problem = "incompatible flags combined with saved send flag";
@@ -165,7 +165,7 @@ fn saved(words: &[Word], target: String, console: &mut Console<'_>) -> Outcome {
     send(client, words, &request, console)
 }
 
-/// The pool of what is sent.
+/// The pool of the sent dataset.
 fn client(
     words: &[Word],
     dataset: &str,
@@ -182,7 +182,7 @@ fn client(
     }
 }
 
-/// What is sent of what is below the file system.
+/// The descendants to send.
 fn tree(words: &[Word]) -> Result<Option<SentTree>, Failure> {
     let flag = |letter| words.contains(&Word::Flag(letter));
     let excluded = words.iter().filter_map(|word| match word {
@@ -210,7 +210,7 @@ fn tree(words: &[Word]) -> Result<Option<SentTree>, Failure> {
     }
 }
 
-/// The whole name of what an increment starts from: of what is sent if no other file system is named.
+/// The full name of an increment's source: of the sent dataset unless it names another.
 fn source_of(head: &str, from: &str) -> String {
     match from.find(['@', '#']) {
         Some(0) => format!("{head}{from}"),

@@ -39,15 +39,14 @@ pub(super) fn set(words: &[String], console: &mut Console<'_>) -> Outcome {
             properties: properties.clone(),
             leave_mounted: words.contains(&Word::Flag('u')),
         };
-        // The history has the command once.
+        // The command is logged once.
         carry_out(&mut client, change, line.as_deref(), console).map_err(not_set)?;
         line = None;
         Ok(())
     })
 }
 
-/// OpenZFS has a status of its own for properties that are not set, unless there is nothing to have
-/// them.
+/// OpenZFS has a special status for properties that are not set, unless the dataset is missing.
 fn not_set(failure: Failure) -> Failure {
     match failure {
         failure @ Failure::Refused(Refusal { kind: RefusalKind::Unopened, .. }) => failure,
@@ -73,13 +72,13 @@ pub(super) fn inherit(words: &[String], console: &mut Console<'_>) -> Outcome {
     for_each(datasets, console, |name, console| {
         check_dataset("open", name)?;
         let mut client = pool_with(name)?;
-        // Snapshots have properties of users, and none that they could inherit otherwise.
+        // Snapshots have only user properties, which they inherit.
         let kinds: &[DatasetKind] = match property.contains(':') {
             true => &[DatasetKind::Filesystem, DatasetKind::Volume, DatasetKind::Snapshot],
             false => &[DatasetKind::Filesystem, DatasetKind::Volume],
         };
         let names = match flag('r') {
-            // Nothing is below a snapshot.
+            // A snapshot has no descendants.
             true if !name.contains('@') => {
                 tree(&mut client, name, kinds)?.into_iter().map(|one| one.name).collect()
             }
@@ -106,7 +105,7 @@ fn check_inheritable(name: &str, received: bool) -> Outcome {
     if property.description().editing != Editing::Always {
         return Err(Failure::Failed(format!("{name} property is read-only")));
     }
-    // This one goes back to its default.
+    // This one is reset to its default.
     let has_default = property == DatasetProperty::CanMount;
     if property.inheritance() != Inheritance::Own || received || has_default {
         return Ok(());

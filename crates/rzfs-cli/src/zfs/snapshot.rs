@@ -1,5 +1,4 @@
-//! `zfs snapshot` (spec 09, sections 3 and 4). With `-r` what was not received to its end is passed
-//! over.
+//! `zfs snapshot` (spec 09, sections 3 and 4). With `-r` partially received datasets are skipped.
 
 use super::change::{carry_out, check_head, pair, tree};
 use super::name::{self, pool_of};
@@ -14,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const GRAMMAR: Grammar =
     Grammar { letters: &[('r', Value::None), ('o', Value::Required)], names: &[] };
 
-/// Runs `zfs snapshot`: the snapshots of a pool are taken together.
+/// Runs `zfs snapshot`: the snapshots of a pool are taken atomically.
 pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs snapshot", words);
     let words = GRAMMAR.parse(words)?;
@@ -67,7 +66,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     Ok(())
 }
 
-/// Refuses snapshots of what does not exist.
+/// Refuses snapshots of missing datasets.
 fn check_heads(client: &mut ControlClient, names: &[String]) -> Outcome {
     let heads = names.iter().filter_map(|full| full.split_once('@'));
     let heads: BTreeSet<String> = heads.map(|(head, _)| head.to_owned()).collect();
@@ -83,7 +82,7 @@ fn check_heads(client: &mut ControlClient, names: &[String]) -> Outcome {
     }
 }
 
-/// A mistake in the command line, as OpenZFS has it.
+/// The failure for a missing dataset, a usage error as in OpenZFS.
 fn unopened(head: &str, reason: &str) -> Failure {
     Failure::Usage(format!("cannot open '{head}': {reason}"))
 }

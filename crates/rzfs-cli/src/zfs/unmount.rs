@@ -37,7 +37,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     Ok(())
 }
 
-/// The pool that has a file system of this name, or mounted at this directory.
+/// The pool of a file system given by name or mount point.
 fn client_of(target: &str, console: &mut Console<'_>) -> Result<ControlClient, Failure> {
     if !target.starts_with('/') {
         return pool_with(target);
@@ -50,6 +50,6 @@ fn client_of(target: &str, console: &mut Console<'_>) -> Result<ControlClient, F
             return Ok(client);
         }
     }
-    // Perhaps it is of a pool that has not answered.
+    // It may belong to an unresponsive pool.
     outcome.and(Err(Failure::Failed(format!("cannot unmount '{target}': not currently mounted"))))
 }

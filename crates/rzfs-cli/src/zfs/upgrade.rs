@@ -23,7 +23,7 @@ const GRAMMAR: Grammar = Grammar {
     names: &[],
 };
 
-/// What each version has brought.
+/// The news of each version.
 const VERSIONS: [(ZplVersion, &str); 5] = [
     (ZplVersion::INITIAL, "Initial ZFS filesystem version"),
     (ZplVersion::DIRENT_TYPE, "Enhanced directory entries"),
@@ -74,7 +74,7 @@ fn list_versions(console: &mut Console<'_>) -> Outcome {
     Ok(())
 }
 
-/// A question for versions of file systems: of all if there are no names.
+/// A query for versions of file systems: of all if there are no names.
 fn query(names: Vec<String>, devices: Vec<String>, depth: Depth) -> Query {
     Query {
         names,
@@ -87,7 +87,7 @@ fn query(names: Vec<String>, devices: Vec<String>, depth: Depth) -> Query {
     }
 }
 
-/// The version of a file system; nothing if it cannot be read, as of one without its key.
+/// The version of a file system; `None` if it cannot be read, for example without its key.
 fn version_of(dataset: &DatasetReport) -> Option<ZplVersion> {
     match dataset.properties.first()?.value {
         PropertyValue::Number(number) => ZplVersion::from_number(number).ok(),
@@ -95,7 +95,7 @@ fn version_of(dataset: &DatasetReport) -> Option<ZplVersion> {
     }
 }
 
-/// `zfs upgrade`: which file systems have an old version. Children of the version of their parent
+/// `zfs upgrade`: lists file systems with old versions. Children with the version of their parent
 /// are left out.
 fn list_old(devices: Vec<String>, console: &mut Console<'_>) -> Outcome {
     let newest = ZplVersion::SA;
@@ -163,7 +163,7 @@ fn raise(query: &Query, wanted: ZplVersion, line: &str, console: &mut Console<'_
             }
             Some(_) => {
                 let change = Change::RaiseVersion { name: name.clone(), version: wanted.number() };
-                // The history of each pool has the line once.
+                // The command is logged once per pool.
                 let pool = pool_of(name).to_owned();
                 let line = (!pools.contains(&pool)).then_some(line);
                 match pool_with(name).and_then(|mut pool| source::change(&mut pool, change, line)) {

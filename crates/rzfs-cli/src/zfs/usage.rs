@@ -102,12 +102,12 @@ const COMMANDS: [(&str, &str); 42] = [
     ("wait", "\twait [-t <activity>] <filesystem>\n"),
 ];
 
-/// What rzfs adds, and where to read on.
+/// The additions of rzfs, and where to read on.
 const NOTES: &str = "\nA file system or volume is named POOL[/NAME]..., a snapshot of it with @NAME.\n\
      'zfs get' without words lists all properties.\n\n\
      All commands take -d DEVICE... for pools that are not mounted.\n";
 
-/// Everything.
+/// The whole usage.
 pub(crate) fn all() -> String {
     let commands: String = COMMANDS
         .iter()

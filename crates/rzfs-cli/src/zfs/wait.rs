@@ -8,10 +8,10 @@ use std::time::Duration;
 
 const GRAMMAR: Grammar = Grammar { letters: &[('t', Value::Required)], names: &[] };
 
-/// All that can be waited for: removed files are freed.
+/// The only supported activity: freeing of removed files.
 const ACTIVITY: &str = "deleteq";
 
-/// How often a pool is asked.
+/// How often a pool is queried.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Runs `zfs wait`.

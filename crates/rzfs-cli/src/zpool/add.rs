@@ -99,7 +99,7 @@ fn parse(words: &[String]) -> Result<(String, AddRequest, Purpose), Failure> {
     Ok((pool, request, purpose))
 }
 
-/// The only property that new vdevs can be given.
+/// Parses the only property that new vdevs can be given.
 fn ashift(pair: &str) -> Result<u64, Failure> {
     let Some((name, value)) = pair.split_once('=') else {
         return Err(Failure::Usage("missing '=' for -o option".to_owned()));

@@ -28,7 +28,7 @@ pub(super) fn set(words: &[String]) -> Outcome {
     };
     let property = (name.to_owned(), value.to_owned());
     let mut client = required(pool)?;
-    // What else is wrong the process of the pool tells.
+    // Other errors are reported by the process of the pool.
     if let Ok(PoolSetting::CacheFile(file)) = PoolSetting::parse(name, value) {
         let refused = |error| format!("cannot set property for '{pool}': {error}");
         file.check_directory().map_err(|error| Failure::Failed(refused(error)))?;
@@ -144,7 +144,7 @@ fn list_features(console: &mut Console<'_>) -> Outcome {
     Ok(())
 }
 
-/// `zpool upgrade`: which pools lack features.
+/// `zpool upgrade`: lists pools that lack features.
 fn list_pools(console: &mut Console<'_>) -> Outcome {
     writeln!(console.out, "This system supports ZFS pool feature flags.\n")?;
     let mut lacking = Vec::new();

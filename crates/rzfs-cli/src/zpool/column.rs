@@ -6,7 +6,7 @@ use crate::table::{Align, Column};
 use rzfs_format::features::{Feature, Release};
 use rzfs_format::property::{PoolProperty, Values};
 
-/// The columns of a list of names.
+/// Parses a list of columns.
 pub(super) fn parse_columns(names: &str) -> Result<Vec<PoolColumn>, Failure> {
     if names == "all" {
         let native = PoolProperty::ALL.iter().copied().map(PoolColumn::Native);
@@ -21,7 +21,7 @@ pub(super) fn parse_columns(names: &str) -> Result<Vec<PoolColumn>, Failure> {
     names.split(',').map(column).collect()
 }
 
-/// A column: a native property, or a feature or a property of users by its name.
+/// A column: a native property, or a feature or a user property by name.
 #[derive(Clone, Debug)]
 pub(crate) enum PoolColumn {
     Native(PoolProperty),
@@ -30,7 +30,7 @@ pub(crate) enum PoolColumn {
 }
 
 impl PoolColumn {
-    /// The column of a property's name, alias, or `feature@...`; none if there is no such one.
+    /// Parses a property's name, alias, or `feature@...`; `None` if there is no such one.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         if is_feature(name) {
             return Some(Self::Feature(name.to_owned()));
@@ -54,7 +54,7 @@ impl PoolColumn {
         matches!(self, Self::Native(native) if *native == property)
     }
 
-    /// What values it has.
+    /// Its kind of values.
     pub(crate) const fn values(&self) -> Values {
         match self {
             Self::Native(property) => property.values(),
@@ -62,7 +62,7 @@ impl PoolColumn {
         }
     }
 
-    /// The least width of a column of values.
+    /// The minimum width of a column of values.
     pub(crate) fn value_width(&self) -> usize {
         match self {
             Self::Native(property) => property::value_width(property.description()),
@@ -72,7 +72,7 @@ impl PoolColumn {
 
     pub(super) fn column(&self) -> Column {
         match self {
-            // The state of a pool is the one word that stands on the right.
+            // The state of a pool is the only right-aligned word.
             Self::Native(PoolProperty::Health) => {
                 let column = property::column(PoolProperty::Health.description());
                 Column { align: Align::Right, ..column }
@@ -83,7 +83,7 @@ impl PoolColumn {
     }
 }
 
-/// Whether a name is that of a feature or of an unsupported one.
+/// Whether a name is that of a supported or unsupported feature.
 pub(crate) fn is_feature(name: &str) -> bool {
     name.starts_with("feature@") || name.starts_with("unsupported@")
 }

@@ -16,9 +16,9 @@ const MESSAGES: &str = "https://openzfs.github.io/openzfs-docs/msg";
 /// The texts of a condition. A line break in them is followed by the TAB that OpenZFS prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Explanation {
-    /// What is the matter; empty if nothing is.
+    /// The problem; empty if there is none.
     pub(crate) status: &'static str,
-    /// What to do.
+    /// The advice.
     pub(crate) action: &'static str,
     /// Whether the names of features belong below what is the matter.
     pub(crate) announces_features: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Explanation {
     pub(crate) id: Option<&'static str>,
 }
 
-/// What is said of a condition.
+/// The texts for a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Texts {
     status: &'static str,
@@ -53,7 +53,7 @@ impl Texts {
 }
 
 impl Explanation {
-    /// Prints `status:`, `action:` and `see:`; features follow a status that announces them.
+    /// Prints `status:`, `action:` and `see:`; features follow a status that introduces them.
     pub(crate) fn print(&self, features: &[String], out: &mut dyn Write) -> io::Result<()> {
         if !self.status.is_empty() {
             writeln!(out, "status: {}", self.status.replace('\n', "\n\t"))?;
@@ -65,7 +65,7 @@ impl Explanation {
         self.address().map_or(Ok(()), |address| writeln!(out, "   see: {address}"))
     }
 
-    /// Where the message is explained.
+    /// The address of the explanation.
     pub(crate) fn address(&self) -> Option<String> {
         self.id.map(|id| format!("{MESSAGES}/{id}"))
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use rzfs_server::protocol::Erratum;
 
-    /// Subcommands of `zpool` that there are in OpenZFS only.
+    /// Subcommands of `zpool` that only OpenZFS has.
     const ABSENT: [&str; 6] = ["attach", "detach", "offline", "online", "replace", "scrub"];
 
     #[test]

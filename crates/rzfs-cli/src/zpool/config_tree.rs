@@ -9,21 +9,21 @@ use rzfs_vdev::{AuxReason, VdevState};
 use rzfs_zdb::calendar::Calendar;
 use std::io::{self, Write};
 
-/// Least width of the column of names.
+/// Minimum width of the column of names.
 const NAME_WIDTH: usize = 10;
 
-/// Classes of devices in the order in which they are shown, and their headings. The TAB after
-/// some headings is OpenZFS's.
+/// Classes of devices in display order, with their headings. The TAB after some headings is
+/// OpenZFS's.
 const CLASSES: [(VdevRole, &str); 3] =
     [(VdevRole::Dedup, "dedup\t"), (VdevRole::Special, "special\t"), (VdevRole::Log, "logs\t")];
 
 /// Prints the line of a vdev: its report, name and depth.
 type Line<'a> = dyn Fn(&VdevReport, &str, usize, &mut dyn Write) -> io::Result<()> + 'a;
 
-/// What is shown of each vdev.
+/// The details shown for each vdev.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TreeStyle {
-    /// How vdevs are named.
+    /// The format of names.
     pub(crate) names: NameStyle,
     /// `-p`: exact counts.
     pub(crate) exact: bool,
@@ -35,7 +35,7 @@ pub(crate) struct TreeStyle {
     pub(crate) initialize: bool,
     /// `-t`: state of trimming.
     pub(crate) trim: bool,
-    /// `-e`: only vdevs that are not well.
+    /// `-e`: only vdevs with problems.
     pub(crate) unhealthy_only: bool,
 }
 
@@ -169,7 +169,7 @@ impl<'a> ConfigTree<'a> {
         if self.style.exact { count.to_string() } else { nicenum(count) }
     }
 
-    /// What follows the counters.
+    /// The remarks after the counters.
     fn remarks(&self, vdev: &VdevReport, depth: usize, calendar: &Calendar) -> String {
         let aux = vdev.health.aux;
         let mut remarks = String::new();
@@ -242,7 +242,7 @@ impl<'a> ConfigTree<'a> {
     }
 }
 
-/// How far a sweep of a leaf is; nothing for one that was given up.
+/// The progress of a sweep of a leaf; `None` for one that was cancelled.
 fn progress(sweep: &SweepReport, done: &str, calendar: &Calendar) -> Option<String> {
     let when = match sweep.state {
         SweepState::Active => "started",
@@ -273,12 +273,12 @@ pub(crate) fn spare_word(vdev: &VdevReport) -> String {
     }
 }
 
-/// Slots of removed devices are not shown.
+/// Slots of removed devices are hidden.
 pub(crate) fn is_shown(vdev: &VdevReport) -> bool {
     !matches!(vdev.kind.as_str(), "hole" | "indirect")
 }
 
-/// No errors, and in order down to the last leaf.
+/// Whether it has no errors, and is healthy down to the last leaf.
 fn is_healthy(vdev: &VdevReport) -> bool {
     let counts = &vdev.statistics;
     vdev.health.state == VdevState::Healthy

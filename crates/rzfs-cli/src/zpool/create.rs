@@ -35,14 +35,14 @@ const GRAMMAR: Grammar = Grammar {
     names: &[("export", EXPORT), ("size", SIZE)],
 };
 
-/// What becomes of the pool.
+/// The purpose of the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
-    /// It is only shown.
+    /// Only show the pool.
     DryRun,
-    /// It is exported.
+    /// Export it.
     Export,
-    /// It stays imported.
+    /// Keep it imported.
     Import,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
 }
 
-/// Checks a request; warns of what is odd about it.
+/// Checks a request; warns of oddities.
 fn plan(request: &CreateRequest, console: &mut Console<'_>) -> Result<PlannedPool, Failure> {
     let plan = request.plan().map_err(|error| Failure::Failed(error.to_string()))?;
     let mut attendant = Attendant::new(console);
@@ -124,7 +124,7 @@ fn parse(words: &[String]) -> Result<(CreateRequest, Purpose), Failure> {
     }
     if purpose != Purpose::DryRun {
         let pairs = request.root_properties.iter().map(|(name, word)| (&**name, &**word));
-        // What is wrong with properties is told when the pool is planned.
+        // Errors of properties are reported when the pool is planned.
         if let Ok(properties) = NewDatasetProperties::parse(pairs) {
             request.key = key_input::of_new(&request.pool, &properties.encryption)?;
         }
@@ -132,7 +132,7 @@ fn parse(words: &[String]) -> Result<(CreateRequest, Purpose), Failure> {
     Ok((request, purpose))
 }
 
-/// Takes a `PROPERTY=VALUE`.
+/// Adds a `PROPERTY=VALUE`.
 fn add(list: &mut Vec<(String, String)>, option: &str, pair: &str) -> Result<(), Failure> {
     let Some((name, value)) = pair.split_once('=') else {
         return Err(Failure::Usage(format!("missing '=' for {option} option")));
@@ -140,7 +140,7 @@ fn add(list: &mut Vec<(String, String)>, option: &str, pair: &str) -> Result<(),
     add_once(list, name, value)
 }
 
-/// Takes a property that was not given before.
+/// Adds a property that was not given before.
 fn add_once(list: &mut Vec<(String, String)>, name: &str, value: &str) -> Result<(), Failure> {
     if list.iter().any(|(known, _)| known == name) {
         return Err(Failure::Failed(SettingError::Repeated(name.to_owned()).to_string()));

@@ -11,10 +11,10 @@ const PRUNE: Grammar =
     Grammar { letters: &[('d', Value::Required), ('p', Value::Required)], names: &[] };
 const PREFETCH: Grammar = Grammar { letters: &[('t', Value::Required)], names: &[] };
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: u64 = 24 * 60 * 60;
 
-/// Exit status where there is nothing to prune.
+/// Exit status if there is nothing to prune.
 const FAILED: u8 = 255;
 
 /// Runs `zpool ddtprune`.

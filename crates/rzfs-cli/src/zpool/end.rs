@@ -23,7 +23,7 @@ pub(super) fn export(words: &[String], console: &mut Console<'_>) -> Outcome {
             let mounted = mounted.map_err(|error| Failure::Failed(error.to_string()))?;
             let clients = source::innermost_first(mounted.clients);
             names = clients.iter().map(|one| one.identity().pool.clone()).collect();
-            // Who exports all pools is about to take their devices away.
+            // After exporting all pools the user is about to remove their devices.
             for error in mounted.silent {
                 console.complain(format_args!("cannot export all pools: {error}"));
                 outcome = Err(Failure::Told);

@@ -58,7 +58,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         writer,
         properties: selection.names.remove(0),
     };
-    // After the first pool there can be other pools, or vdevs of the first.
+    // After the first pool there may be other pools, or vdevs of the first.
     let rest = selection.names.split_off(selection.names.len().min(1));
     if rest.is_empty() {
         return get.pools(&selection, console);
@@ -110,7 +110,7 @@ impl Get {
         outcome.and(asked)
     }
 
-    /// The pools; the text for an unknown one is this command's own.
+    /// The pools; the message for an unknown one is specific to this command.
     fn open(
         &self,
         selection: &Selection,
@@ -150,7 +150,7 @@ impl Get {
         Ok(())
     }
 
-    /// What is said of a property of users that a pool does not have: something if it is named.
+    /// The report of a user property that a pool lacks: shown if it was named.
     fn unset(&self, column: &PoolColumn) -> Option<PropertyReport> {
         let PoolColumn::User(name) = column else { return None };
         (self.properties != "all").then(|| PropertyReport {
@@ -237,17 +237,17 @@ impl Get {
     }
 }
 
-/// All columns, and the properties of users that any of the pools has.
+/// All columns, and the user properties of any of the pools.
 fn with_user_properties(mut columns: Vec<PoolColumn>, pools: &[PoolReport]) -> Vec<PoolColumn> {
     let names = pools.iter().flat_map(|pool| &pool.properties).map(|property| &property.name);
     let names: BTreeSet<_> = names.filter(|name| name.contains(':')).collect();
-    // A feature that is not known may have a colon as well.
+    // An unknown feature may contain a colon as well.
     let names = names.into_iter().filter(|name| !is_feature(name));
     columns.extend(names.map(|name| PoolColumn::User(name.clone())));
     columns
 }
 
-/// A property of a pool; its name is one, too.
+/// A property of a pool, including its name.
 fn property_of(pool: &PoolReport, column: &PoolColumn) -> Option<PropertyReport> {
     if column.is(PoolProperty::Name) {
         return Some(PropertyReport {

@@ -1,4 +1,4 @@
-//! `zpool history`: what was done to pools (spec 09, section 2).
+//! `zpool history` (spec 09, section 2).
 
 use super::selection::Selection;
 use crate::console::{Console, Outcome};
@@ -44,7 +44,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     outcome
 }
 
-/// Who wrote a record, and where.
+/// The author of a record, and the place.
 fn origin(record: &HistoryReport, users: &HashMap<u64, String>) -> String {
     let mut parts = Vec::new();
     if let Some(user) = record.user {

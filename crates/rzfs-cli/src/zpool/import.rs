@@ -1,4 +1,4 @@
-//! `zpool import`: what can be imported, and importing it (spec 09, section 2.6).
+//! `zpool import`: lists importable pools, and imports them (spec 09, section 2.6).
 
 use super::condition::{Outlook, for_import};
 use super::config_tree::{ConfigTree, TreeStyle, is_shown, word};
@@ -76,7 +76,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     Ok(())
 }
 
-/// What every pool is imported with.
+/// The common part of all import requests.
 fn request(
     words: &[Word],
     devices: &[PathBuf],
@@ -127,7 +127,7 @@ fn request(
     Ok(request)
 }
 
-/// A property or mount option.
+/// Parses a property or mount option.
 fn option(request: &mut ImportRequest, pair: &str, pool: &str) -> Outcome {
     let refused = |error: &dyn std::fmt::Display| {
         Failure::Failed(format!("cannot import pool '{pool}': {error}"))
@@ -165,7 +165,7 @@ fn option(request: &mut ImportRequest, pair: &str, pool: &str) -> Outcome {
     Ok(())
 }
 
-/// Imports the pool that has a name or guid.
+/// Imports the pool with a name or guid.
 fn import(
     request: &ImportRequest,
     name: &str,
@@ -204,7 +204,7 @@ fn import(
     mount::in_background(&ServeRequest::Import(request), 0)
 }
 
-/// Imports all pools; the others are tried if one fails.
+/// Imports all pools; a failure does not stop the others.
 fn import_all(request: &ImportRequest, pools: &[PoolReport]) -> Outcome {
     let mut outcome = Ok(());
     for pool in pools {
@@ -230,7 +230,7 @@ fn print(pool: &PoolReport, out: &mut dyn Write) -> io::Result<()> {
     ConfigTree::new(pool, TreeStyle::default()).print_import(out)
 }
 
-/// What would become of an import.
+/// The prospects of an import.
 fn outlook(pool: &PoolReport) -> Outlook {
     let is_missing_log = |top: &VdevReport| {
         top.role == VdevRole::Log && is_shown(top) && top.health.state < VdevState::Degraded

@@ -18,26 +18,26 @@ use rzfs_server::protocol::{
 use rzfs_vdev::VdevState;
 use serde_json::{Map, Value};
 
-/// What OpenZFS reports as the newest version of pools, whatever the pool's.
+/// OpenZFS's newest version of pools, reported whatever the pool's.
 const SPA_VERSION: u64 = 5000;
 
-/// What OpenZFS reports as the newest version of file systems.
+/// OpenZFS's newest version of file systems.
 const ZPL_VERSION: u64 = 5;
 
-/// Classes of vdevs and the members that they are in, besides `vdevs`.
+/// Classes of vdevs and their members, besides `vdevs`.
 const CLASSES: [(VdevRole, &str); 3] =
     [(VdevRole::Dedup, "dedup"), (VdevRole::Special, "special"), (VdevRole::Log, "logs")];
 
-/// Where classes of vdevs other than the ordinary one go.
+/// The placement of special classes of vdevs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placement {
-    /// Into members of the pool, as `status` has it; the ordinary vdevs are below the root vdev.
+    /// In members of the pool, as for `status`; ordinary vdevs are below the root vdev.
     Pool,
-    /// Into members of `vdevs`, as `list` has it; there is no root vdev.
+    /// In members of `vdevs`, as for `list`; there is no root vdev.
     Vdevs,
 }
 
-/// How pools are written.
+/// The format of pools.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolJson {
     /// `--json-int`.
@@ -53,7 +53,7 @@ pub(crate) struct PoolJson {
 }
 
 impl PoolJson {
-    /// The style of the words of a command.
+    /// The format for the options of a command.
     pub(crate) fn of(words: &[Word], writer: &Writer) -> Self {
         let flag = |letter| words.contains(&Word::Flag(letter));
         Self {
@@ -70,7 +70,7 @@ impl PoolJson {
         if self.keyed_by_guid { pool.guid.to_string() } else { pool.name.clone() }
     }
 
-    /// What every command says about a pool.
+    /// The common members of a pool.
     pub(crate) fn head(&self, pool: &PoolReport, with_type: bool) -> Map<String, Value> {
         let kind = with_type.then(|| ("type", Value::from("POOL")));
         let members = [("name", Value::from(pool.name.as_str()))].into_iter().chain(kind).chain([
@@ -140,7 +140,7 @@ impl PoolJson {
         beside
     }
 
-    /// A vdev with its children: below it, or with `flat` beside it.
+    /// A vdev with its children: below it, or beside it with `flat`.
     fn tree(
         &self,
         vdev: &VdevReport,
@@ -159,15 +159,15 @@ impl PoolJson {
             let children = below.iter().cloned().map(|(name, members)| (name, members.into()));
             members.insert("vdevs".to_owned(), children.collect::<Map<_, _>>().into());
         }
-        // A flat list has every vdev beside its parent, which keeps its children all the same.
+        // A flat list has every vdev beside its parent, which keeps its children nevertheless.
         let beside = if self.flat { below } else { Vec::new() };
         beside.into_iter().chain([(name, members)]).collect()
     }
 
-    /// What every command says about a vdev.
+    /// The common members of a vdev.
     pub(crate) fn vdev_head(&self, vdev: &VdevReport, name: &str) -> Map<String, Value> {
         if vdev.kind == "draid" {
-            // OpenZFS does not find a dRAID by its name, and has no more to say.
+            // OpenZFS does not find a dRAID by its name, and reports no more.
             return [("name".to_owned(), Value::from(name))].into_iter().collect();
         }
         let path = vdev.path.as_deref().filter(|_| vdev.children.is_empty());
@@ -187,7 +187,7 @@ impl PoolJson {
             .collect()
     }
 
-    /// Bytes: `240M`, or exact.
+    /// Bytes, as `240M` or exact.
     fn bytes(&self, bytes: u64) -> Value {
         match (self.numbers, self.writer.precision) {
             (Numbers::Integers, _) => bytes.into(),
@@ -196,7 +196,7 @@ impl PoolJson {
         }
     }
 
-    /// A vdev as `zpool status` has it.
+    /// A vdev in `zpool status`.
     pub(crate) fn vdev_status(
         &self,
         vdev: &VdevReport,
@@ -268,7 +268,7 @@ impl PoolJson {
         members
     }
 
-    /// The members for a sweep under their names.
+    /// Adds the members of a sweep, under given names.
     fn add_sweep(
         &self,
         [state, done, total, time, errors]: [&str; 5],
@@ -289,7 +289,7 @@ impl PoolJson {
         add(errors, self.numbers.exact(0));
     }
 
-    /// A pool as `zpool status` has it.
+    /// A pool in `zpool status`.
     pub(crate) fn status(&self, pool: &PoolReport, style: &StatusStyle) -> Value {
         let mut members = self.head(pool, false);
         let mut add = |name: &str, value: Value| {
@@ -355,7 +355,7 @@ impl PoolJson {
         ])
     }
 
-    /// A value of `zpool list -v` for a vdev.
+    /// A value of a vdev in `zpool list -v`.
     pub(crate) fn cell(&self, text: String) -> Value {
         let none = object([("type", "NONE".into()), ("data", "-".into())]);
         let value = match (self.numbers, text.parse::<u64>()) {
@@ -366,7 +366,7 @@ impl PoolJson {
     }
 }
 
-/// OpenZFS's own word for a state in JSON.
+/// OpenZFS's word for a state in JSON.
 const fn state_name(state: VdevState) -> &'static str {
     match state {
         VdevState::Unknown => "UNKNOWN",

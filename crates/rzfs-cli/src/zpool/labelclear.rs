@@ -34,7 +34,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         if !error.is_in_use() {
             return Err(error);
         }
-        // Whose it is says more; it cannot be written.
+        // The owner is more informative; it cannot be written.
         writer = Some(error);
         FileDevice::open(&path, &OpenOptions::new())
     });

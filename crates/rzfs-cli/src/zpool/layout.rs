@@ -1,9 +1,9 @@
-//! The vdevs of a pool as they would be, as `-n` shows them (spec 09, section 3.5).
+//! The projected vdevs of a pool, as `-n` shows them (spec 09, section 3.5).
 
 use rzfs_server::protocol::Layout;
 use std::io::{self, Write};
 
-/// Prints a tree of names, each indented below what it belongs to.
+/// Prints a tree of names, each indented below its parent.
 pub(super) fn print(layout: &Layout, out: &mut dyn Write) -> io::Result<()> {
     layout.lines.iter().try_for_each(|line| {
         let columns = usize::try_from(line.depth).unwrap_or_default() * 2;

@@ -66,15 +66,15 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     })
 }
 
-/// The columns if `-o` does not say.
+/// The columns without `-o`.
 pub(crate) const DEFAULT_COLUMNS: &str = "name,size,allocated,free,checkpoint,expandsize,\
      fragmentation,capacity,dedupratio,health,altroot";
 
-/// Classes of devices in the order in which `-v` shows them, and their headings.
+/// Classes of devices in the display order of `-v`, with their headings.
 const CLASSES: [(VdevRole, &str); 3] =
     [(VdevRole::Dedup, "dedup"), (VdevRole::Special, "special"), (VdevRole::Log, "logs")];
 
-/// What `zpool list` was asked for.
+/// The options of `zpool list`.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolList {
     /// `-o`.
@@ -115,7 +115,7 @@ impl PoolList {
         let widths = table.scripted_widths();
         table.rows().iter().zip(depths).try_for_each(|(row, depth)| match depth {
             0 => writeln!(out, "{}", row.join("\t")),
-            // Headings of classes stay aligned, which is OpenZFS's habit.
+            // Headings of classes stay aligned, as in OpenZFS.
             HEADING => writeln!(out, "{}", table.line(row, &widths)),
             _ => {
                 let name = row.first().map_or("", |name| name.trim_start());
@@ -267,5 +267,5 @@ impl PoolList {
     }
 }
 
-/// Stands for the heading of a class among the depths of rows.
+/// Marks the heading of a class among the depths of rows.
 const HEADING: usize = usize::MAX;

@@ -1,4 +1,4 @@
-//! Which pools a command is about, and how often it prints them.
+//! The pools for a command, and how often it prints them.
 
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::Word;
@@ -6,7 +6,7 @@ use crate::source::{self, PoolClient};
 use rzfs_server::protocol::PoolReport;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How times are printed before each report (`-T`).
+/// The format of times before each report (`-T`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stamp {
     /// `d`: as dates.
@@ -15,36 +15,36 @@ pub(crate) enum Stamp {
     Seconds,
 }
 
-/// Pools, devices to find them on, and repetition.
+/// Pools, their devices, and repetition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     /// Names; empty for all.
     pub(crate) names: Vec<String>,
     /// `-d`.
     pub(crate) devices: Vec<String>,
-    /// How often.
+    /// The repetition.
     pub(crate) repetition: Repetition,
     /// `-T`.
     pub(crate) stamp: Option<Stamp>,
 }
 
-/// How often a command reports: what the numbers behind its other operands say.
+/// How often a command reports, by the numbers after its other operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Repetition {
-    /// Wait between reports; without, there is one.
+    /// Interval between reports; without, there is one report.
     pub(crate) interval: Option<Duration>,
-    /// Number of reports; none is without end if there is an interval.
+    /// Number of reports; `None` for no end if there is an interval.
     pub(crate) count: Option<u64>,
 }
 
 impl Repetition {
-    /// Takes interval and count from the end of the operands. Of the last two each is one only if
-    /// nothing but numbers follows it; everything else is a name, as are numbers of more seconds
-    /// than anybody can wait.
+    /// Takes interval and count from the end of the operands. Each of the last two counts only if
+    /// just numbers follow it; everything else is a name, including numbers with too many seconds
+    /// to wait.
     pub(crate) fn take(operands: &mut Vec<String>) -> Result<Self, Failure> {
         let Some(last) = take_number(operands)? else { return Ok(Self::default()) };
         Ok(match take_number(operands)? {
-            // A part of a report is none.
+            // Fractions of a report do not count.
             Some(interval) => Self { interval: Some(interval), count: Some(last.as_secs().max(1)) },
             None => Self { interval: Some(last), count: None },
         })
@@ -60,7 +60,7 @@ fn take_number(operands: &mut Vec<String>) -> Result<Option<Duration>, Failure> 
     Ok(number)
 }
 
-/// The seconds of an operand that is a number; other words are names.
+/// The seconds of a numeric operand; other words are names.
 fn number(operand: Option<&String>) -> Result<Option<Duration>, Failure> {
     let is_number = |word: &&String| word.bytes().all(|c| c.is_ascii_digit() || c == b'.');
     let seconds = operand.filter(is_number).and_then(|word| word.parse::<f64>().ok());
@@ -72,7 +72,7 @@ fn number(operand: Option<&String>) -> Result<Option<Duration>, Failure> {
 }
 
 impl Selection {
-    /// Takes devices, `-T` and names from the words of a command.
+    /// Takes devices, `-T` and names from the options of a command.
     pub(crate) fn of(words: &[Word]) -> Result<Self, Failure> {
         let mut selection = Self::default();
         for word in words {
@@ -86,15 +86,15 @@ impl Selection {
         Ok(selection)
     }
 
-    /// The same for a command that may report again and again.
+    /// The same for a command that may repeat its report.
     pub(crate) fn repeated(words: &[Word]) -> Result<Self, Failure> {
         let mut selection = Self::of(words)?;
         selection.repetition = Repetition::take(&mut selection.names)?;
         Ok(selection)
     }
 
-    /// Opens the pools, in the order of their names. Complains about names that none has: the
-    /// command fails then, after it has shown the others.
+    /// Opens the pools, in the order of their names. Reports names that none has: the command then
+    /// fails, after it has shown the others.
     pub(crate) fn respondents(
         &self,
         console: &mut Console<'_>,
@@ -111,8 +111,8 @@ impl Selection {
         Ok((pools, outcome))
     }
 
-    /// The state of pools. Of those that nobody has named some may be let go of meanwhile; about
-    /// those that do not answer it complains, and the outcome is that of the command.
+    /// The states of pools. Pools that were not named may be closed meanwhile; unresponsive ones
+    /// are reported, and determine the outcome of the command.
     pub(crate) fn reports(
         &self,
         pools: &mut [Box<dyn PoolClient>],
@@ -131,8 +131,8 @@ impl Selection {
         Ok((reports, outcome))
     }
 
-    /// Calls `print` with the state of the pools as often as was asked for; not where there is
-    /// nothing to tell but that all of them have been left out.
+    /// Calls `print` with the states of the pools as often as requested; but not if all pools were
+    /// left out and there is nothing to show.
     pub(crate) fn repeat(
         &self,
         console: &mut Console<'_>,
@@ -151,7 +151,7 @@ impl Selection {
             }
             console.out.flush()?;
             printed += 1;
-            // Of pools that are named and are not there nothing more will come.
+            // Named pools that are missing will not appear.
             let has_more = !pools.is_empty() || self.names.is_empty();
             let Repetition { interval, count } = self.repetition;
             match interval.filter(|_| has_more) {
@@ -175,7 +175,7 @@ pub(super) fn print_stamp(stamp: Option<Stamp>, console: &mut Console<'_>) -> Ou
     Ok(())
 }
 
-/// Understands the value of `-T`.
+/// Parses the value of `-T`.
 pub(super) fn parse_stamp(text: &str) -> Result<Stamp, Failure> {
     match text {
         "d" => Ok(Stamp::Date),

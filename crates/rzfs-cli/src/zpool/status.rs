@@ -12,7 +12,7 @@ use crate::property::{Precision, Writer};
 use rzfs_server::protocol::PoolReport;
 use serde_json::Map;
 
-/// The letter of `--power`, which has nothing to show: the power of slots is not watched.
+/// The letter of `--power`, which shows nothing: slot power is not monitored.
 const POWER: char = '4';
 
 const GRAMMAR: Grammar = Grammar {

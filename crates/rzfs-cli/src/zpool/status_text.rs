@@ -11,7 +11,7 @@ use rzfs_zdb::calendar::Calendar;
 use rzfs_zdb::dedup_text;
 use std::io::{self, Write};
 
-/// What is shown of a pool.
+/// The details shown for a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusStyle {
     /// The tree.

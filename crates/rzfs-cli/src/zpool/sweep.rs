@@ -9,7 +9,7 @@ use crate::source;
 use crate::source::required_or_all;
 use rzfs_server::protocol::{Change, Erasure, SweepKind, SweepOrder, SweepRequest};
 
-/// Exit status of what could not be begun or ended.
+/// Exit status of a failure to start or stop.
 const FAILED: u8 = 255;
 
 const INITIALIZE: Grammar = Grammar {
@@ -97,7 +97,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str, console: &mut Console<'_>) -
     outcome
 }
 
-/// What the options want. One that comes after another is told to be too much.
+/// Parses the options into an order. A second one is refused.
 fn order(words: &[Word]) -> Result<SweepOrder, Failure> {
     let mut order = None;
     let mut rate = None;

@@ -62,10 +62,10 @@ const COMMANDS: [(&str, &str); 29] = [
     ("wait", "\twait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]\n"),
 ];
 
-/// What rzfs adds to every subcommand.
+/// The addition of rzfs to every subcommand.
 const DEVICES: &str = "\nAll commands take -d DEVICE... for pools that are not mounted.\n";
 
-/// Everything.
+/// The whole usage.
 pub(crate) fn all() -> String {
     let commands: String = COMMANDS
         .iter()

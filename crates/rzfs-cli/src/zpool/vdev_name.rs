@@ -4,7 +4,7 @@ use crate::getopt::Word;
 use crate::table::on_one_line;
 use rzfs_server::protocol::VdevReport;
 
-/// How leaves are named.
+/// The format of leaf names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct NameStyle {
     /// `-g`: guids instead of names.
@@ -16,7 +16,7 @@ pub(crate) struct NameStyle {
 }
 
 impl NameStyle {
-    /// The style of the options `-g`, `-L` and `-P` and of the environment (spec 09, section 6).
+    /// The format for the options `-g`, `-L` and `-P` and the environment (spec 09, section 6).
     pub(crate) fn of(words: &[Word]) -> Self {
         let is_set = |letter, variable| {
             let environment = std::env::var(variable).unwrap_or_default().to_lowercase();
@@ -35,7 +35,7 @@ impl NameStyle {
     /// The name of a vdev.
     pub(crate) fn name(self, vdev: &VdevReport) -> String {
         let path = vdev.path.as_deref().filter(|_| is_leaf(vdev));
-        // A device that is not where it should be goes by its guid: its path may be another's.
+        // A misplaced device is shown by guid: its path may be another's.
         if self.guid || (vdev.not_present && path.is_some()) {
             return vdev.guid.to_string();
         }
@@ -44,7 +44,7 @@ impl NameStyle {
         let path = resolved
             .and_then(|path| path.into_os_string().into_string().ok())
             .unwrap_or_else(|| path.to_owned());
-        // Rows of a table are not for a name to begin.
+        // A name must not start rows of a table.
         let path = on_one_line(&path);
         if self.full_path || vdev.kind == "file" {
             return path;
@@ -69,8 +69,8 @@ fn interior_name(vdev: &VdevReport) -> String {
     }
 }
 
-/// A disk without its directory, and without the number of the partition that OpenZFS made on a
-/// whole disk.
+/// The name of a disk without its directory, and without the number of the partition that OpenZFS
+/// made on a whole disk.
 fn short_disk_name(path: &str, whole_disk: bool) -> String {
     let directory = [
         "/dev/disk/by-vdev/",
@@ -89,7 +89,7 @@ fn short_disk_name(path: &str, whole_disk: bool) -> String {
     if whole_disk { without_partition(name).to_owned() } else { name.to_owned() }
 }
 
-/// `sda1` is `sda`, `nvme0n1p1` is `nvme0n1`, `x-part1` is `x`.
+/// Maps `sda1` to `sda`, `nvme0n1p1` to `nvme0n1`, `x-part1` to `x`.
 fn without_partition(name: &str) -> &str {
     let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if disk.len() == name.len() {

@@ -23,13 +23,13 @@ const GRAMMAR: Grammar = Grammar {
     names: &[],
 };
 
-/// How often a pool is asked.
+/// How often a pool is queried.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Least width of a column.
+/// Minimum width of a column.
 const WIDTH: usize = 6;
 
-/// Something that goes on in a pool and comes to an end.
+/// An activity of a pool that ends by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Activity {
     Discard,
@@ -44,7 +44,7 @@ pub(super) enum Activity {
 }
 
 impl Activity {
-    /// All, with their words and headings, in the order of columns.
+    /// All of them, with their words and headings, in column order.
     const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Discard, "discard", "DISCARD"),
         (Self::Free, "free", "FREEING"),
@@ -57,7 +57,7 @@ impl Activity {
         (Self::RaidzExpand, "raidz_expand", "RAIDZ_EXPAND"),
     ];
 
-    /// Bytes that are left to do; nothing if it does not go on.
+    /// Bytes left to do; `None` if it is not under way.
     fn left(self, pool: &PoolReport) -> Option<u64> {
         match self {
             Self::Discard => {
@@ -96,7 +96,7 @@ fn scan(scan: Option<&ScanReport>, function: ScanFunction) -> Option<u64> {
     scan.filter(runs).map(|scan| scan.to_examine.saturating_sub(scan.issued))
 }
 
-/// What is left of the sweeps of all leaves that go on.
+/// Bytes left of all active sweeps of leaves.
 fn sweeps(vdev: &VdevReport, kind: SweepKind) -> Option<u64> {
     let own = match kind {
         SweepKind::Initialize => vdev.initialize,
@@ -108,7 +108,7 @@ fn sweeps(vdev: &VdevReport, kind: SweepKind) -> Option<u64> {
     own.into_iter().chain(below).reduce(u64::saturating_add)
 }
 
-/// Waits until none of these goes on.
+/// Waits until none of these is under way.
 pub(super) fn wait_for(pool: &mut dyn PoolClient, activities: &[Activity]) -> Outcome {
     loop {
         let report = source::pool_report(pool)?;
@@ -119,7 +119,7 @@ pub(super) fn wait_for(pool: &mut dyn PoolClient, activities: &[Activity]) -> Ou
     }
 }
 
-/// How what is left is shown.
+/// The format of the remaining work.
 struct Table {
     activities: Vec<Activity>,
     scripted: bool,
@@ -164,13 +164,13 @@ fn parse_activities(list: &str) -> Result<Vec<Activity>, Failure> {
         known.map(|(activity, ..)| *activity).ok_or_else(unknown)
     });
     let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
-    // Columns have an order of their own.
+    // Columns have a fixed order.
     let all = Activity::ALL.iter().map(|(activity, ..)| *activity);
     Ok(all.filter(|activity| wanted.contains(activity)).collect())
 }
 
 impl Table {
-    /// Prints what is left now and then until nothing is.
+    /// Prints the remaining work periodically until there is none.
     fn watch(
         &self,
         pool: &mut dyn PoolClient,

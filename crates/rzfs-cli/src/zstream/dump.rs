@@ -1,4 +1,4 @@
-//! `zstream dump`: the records of send streams, and what they add up to.
+//! `zstream dump`: the records of send streams, and their totals.
 
 use super::hexdump;
 use crate::console::{Console, Failure, Outcome};
@@ -15,7 +15,7 @@ use std::io::{self, BufReader, IsTerminal, Read};
 const GRAMMAR: Grammar =
     Grammar { letters: &[('v', Value::None), ('C', Value::None), ('d', Value::None)], names: &[] };
 
-/// What the kinds are summed up in, in this order.
+/// The kinds of records in the summary, in this order.
 const SUMMARY: [RecordKind; 9] = [
     RecordKind::Begin,
     RecordKind::End,
@@ -28,10 +28,10 @@ const SUMMARY: [RecordKind; 9] = [
     RecordKind::Spill,
 ];
 
-/// How much of a stream is shown.
+/// The amount of detail.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Detail {
-    /// Where streams begin and end.
+    /// Only the ends of streams.
     Ends,
     /// Every record.
     Records,
@@ -87,15 +87,15 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     Ok(())
 }
 
-/// How what was read ended.
+/// How the input ended.
 enum Ending {
-    /// With the last stream.
+    /// After the last stream.
     Whole,
     /// In the middle: where, and what is missing.
     Cut(StreamError),
-    /// With a record that is not what was written, whose checksum has to be this one.
+    /// With a corrupt record, whose checksum should be this one.
     Checksum(ChecksumValue),
-    /// With something that is no record, or no record that can stand there.
+    /// With something that is not a record, or is out of place.
     Failed(String),
 }
 
@@ -140,7 +140,7 @@ fn streams(
     }
 }
 
-/// Shows the next record; answers whether there was one.
+/// Shows the next record; returns whether there was one.
 fn one(
     reader: &mut StreamReader<impl Read>,
     detail: Detail,
@@ -198,9 +198,9 @@ fn one(
 struct Totals {
     /// Records of each kind, and bytes of their payloads.
     kinds: BTreeMap<RecordKind, (u64, u64)>,
-    /// Bytes that were read.
+    /// Bytes read.
     length: u64,
-    /// Bytes of the last payload, which may not be there.
+    /// Bytes of the last payload, which may be missing.
     pending: u64,
 }
 
@@ -235,7 +235,7 @@ impl fmt::Display for Totals {
     }
 }
 
-/// A checksum as its four words.
+/// A checksum as four words.
 struct Words<'a>(&'a ChecksumValue);
 
 impl fmt::Display for Words<'_> {
@@ -274,19 +274,19 @@ impl fmt::Display for Hex<'_> {
     }
 }
 
-/// What a block was encrypted with; zeros where it was not.
+/// The encryption parameters of a block; zeros if it is not encrypted.
 fn encryption(f: &mut fmt::Formatter<'_>, salt: &[u8], iv: &[u8], mac: &[u8]) -> fmt::Result {
     write!(f, " salt = {} iv = {} mac = {}", Hex(salt), Hex(iv), Hex(mac))
 }
 
-/// A record and the length of its payload, in a line.
+/// A record and the length of its payload, on one line.
 struct Line<'a>(&'a Record, u64);
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let payload = self.1;
         match self.0 {
-            // They have more than a line, and one of their own.
+            // These have lines of their own.
             Record::Begin(_) | Record::End(_) => Ok(()),
             Record::Object(it) => write!(
                 f,

@@ -1,4 +1,4 @@
-//! Bytes as `zstream dump -d` shows them: sixteen on a line, in groups of four.
+//! Bytes in the format of `zstream dump -d`: sixteen per line, in groups of four.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ const GROUP: usize = 4;
 /// Columns of the hex digits: three for each byte, one between groups.
 const HEX_COLUMNS: usize = LINE * 3 + LINE / GROUP - 1;
 
-/// Writes bytes as hex digits, and as characters where they are some.
+/// Writes bytes as hex digits, and as printable characters.
 pub(super) fn write(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     let (mut hex, mut text) = (String::new(), String::new());
     for line in bytes.chunks(LINE) {

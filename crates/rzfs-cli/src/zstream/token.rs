@@ -1,9 +1,9 @@
-//! `zstream token`: what is in a resume token.
+//! `zstream token`: shows a resume token.
 
 use crate::console::{Console, Failure, Outcome};
 use rzfs_stream::ResumeToken;
 
-/// Columns from the left.
+/// Indentation in columns.
 const INDENTATION: usize = 5;
 
 /// Runs `zstream token`.

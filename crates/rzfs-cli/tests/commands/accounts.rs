@@ -1,4 +1,4 @@
-//! What users, groups and projects use of a file system.
+//! Space and objects used by users, groups and projects.
 
 use crate::workshop::Workshop;
 use rzfs_testkit::has_root;
@@ -28,7 +28,7 @@ fn what_users_and_groups_use_is_listed() {
     }
     let shop = shop();
     let listed = |line: &str| shop.succeed(line);
-    // As OpenZFS shows the same.
+    // OpenZFS prints the same.
     assert_eq!(
         listed("zfs userspace tank/a"),
         "TYPE        NAME   USED  QUOTA  OBJUSED  OBJQUOTA\n\
@@ -57,7 +57,7 @@ fn what_users_and_groups_use_is_listed() {
         "POSIX Group\troot\nPOSIX User\troot\nPOSIX User\t4200\nPOSIX User\t4300\n\
          POSIX Group\t5100\nPOSIX Group\t5200\nPOSIX Group\t5300\nPOSIX User\t9999\n"
     );
-    // Columns are as wide as what is not shown would need.
+    // Column widths also count rows that are not shown.
     let none = listed("zfs userspace -t smbuser tank/a");
     assert_eq!(none, "TYPE        NAME   USED  QUOTA  OBJUSED  OBJQUOTA\n");
     let project = listed("zfs projectspace -H -o type,name,objused tank/a");

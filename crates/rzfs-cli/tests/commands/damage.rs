@@ -1,4 +1,4 @@
-//! Files that turn out to be damaged are told by `zpool status -v`.
+//! `zpool status -v` lists damaged files.
 
 use crate::harness::{kill_server, outcome};
 use crate::workshop::Workshop;
@@ -8,19 +8,19 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 
-/// What of a file's number is its object's; above it stands which file system of a mount has it.
+/// The object number in an inode number; the upper bits identify the file system of a shared mount.
 const OBJECT: u64 = (1 << 48) - 1;
-/// Dnodes in a block.
+/// Number of dnodes in a block.
 const DNODES: u64 = 32;
-/// Bytes of a file that has a block of pointers to its data.
+/// Size in bytes of a file that has an indirect block.
 const LARGE: usize = 1 << 20;
-/// What is in the file that is damaged.
+/// The contents of the damaged file.
 const CONTENTS: &[u8] = b"what is not to be read any more. ";
 
-/// What is in another file.
+/// The contents of another file.
 const OTHER: &[u8] = b"what is damaged on another device. ";
 
-/// Damages what an image has of some contents.
+/// Damages every copy of `contents` in an image.
 fn damage(image: &str, contents: &[u8]) {
     let bytes = fs::read(image).unwrap();
     let places: Vec<_> =
@@ -53,7 +53,7 @@ fn status_names_the_files_that_cannot_be_read() {
     assert_eq!(damaged_files(&shop), [""; 0]);
     let error = fs::read(root.join("dir/file")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(5));
-    // Also before it is on disk.
+    // Also before the error log is on disk.
     let corrupt = "status: Data is damaged that no other copy makes up for.\n";
     let status = shop.succeed("zpool status -v");
     assert!(status.contains(corrupt) && status.contains("/dir/file\n"), "{status}");
@@ -65,7 +65,7 @@ fn status_names_the_files_that_cannot_be_read() {
     assert_eq!(damaged_files(&shop), ["tank:/dir/file"]);
     shop.succeed("zpool export tank");
 
-    // What is there no more is no damage.
+    // Files that no longer exist are not listed.
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     fs::remove_file(root.join("dir/file")).unwrap();
     shop.succeed("zpool sync");
@@ -74,7 +74,7 @@ fn status_names_the_files_that_cannot_be_read() {
     shop.succeed("zpool export tank");
 }
 
-/// Both sides of a mirror have damage, so reads meet some whichever side they prefer.
+/// Both sides of a mirror are damaged, so reads hit damage whichever side they prefer.
 #[test]
 fn status_does_not_claim_that_damaged_copies_are_repaired() {
     let told = "status: A device had errors.  Where others have good copies these are read, and\n\t\
@@ -93,7 +93,7 @@ fn status_does_not_claim_that_damaged_copies_are_repaired() {
     damage(&shop.image("A"), CONTENTS);
     damage(&shop.image("B"), OTHER);
 
-    // What is cleared is still damaged.
+    // Clearing errors does not repair the damage.
     for _ in 0..2 {
         shop.succeed("zpool import -d IMAGES -R ROOT tank");
         assert!(!shop.succeed("zpool status tank").contains("status:"));
@@ -107,10 +107,10 @@ fn status_does_not_claim_that_damaged_copies_are_repaired() {
     }
 }
 
-/// The places on the device of the blocks of an object of `tank/a` whose lines, as `zdb` prints
-/// them, begin with what is meant: where they are in the object, and their level.
+/// The addresses on the device of those blocks of an object of `tank/a` for which `is_meant`
+/// accepts the offset in the object and the level, as `zdb` prints them.
 fn places(shop: &Workshop, object: u64, is_meant: impl Fn(&str, &str) -> bool) -> Vec<u64> {
-    /// Where the space of a device begins.
+    /// The offset on a device of address 0.
     const SPACE: u64 = 0x40_0000;
     let told = shop.succeed(&format!("zdb -e -p IMAGES -dddddd tank/a {object}"));
     let lines = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -122,18 +122,18 @@ fn places(shop: &Workshop, object: u64, is_meant: impl Fn(&str, &str) -> bool) -
     addresses.map(|place| SPACE + u64::from_str_radix(&place, 16).unwrap()).collect()
 }
 
-/// The blocks of pointers of a file.
+/// The indirect blocks of a file.
 fn pointer_blocks(shop: &Workshop, object: u64) -> Vec<u64> {
     places(shop, object, |_, level| level == "L1")
 }
 
-/// The block of dnodes that has an object's.
+/// The block with the dnode of an object.
 fn dnode_block(shop: &Workshop, object: u64) -> Vec<u64> {
     let beginning = format!("{:x}", object / DNODES * (DNODES << 9));
     places(shop, 0, |offset, level| level == "L0" && offset == beginning)
 }
 
-/// Damages all copies of a block.
+/// Overwrites all copies of a block.
 fn overwrite(shop: &Workshop, places: Vec<u64>) {
     assert_eq!(places.len(), 2);
     let image = fs::File::options().write(true).open(shop.image("A")).unwrap();
@@ -165,7 +165,7 @@ fn status_tells_what_is_leaked() {
     shop.succeed("zpool export tank");
 }
 
-/// An exported pool with a file `broken` in `tank/a`, blocks of which are damaged, and others.
+/// An exported pool with a file `broken` in `tank/a`, of which some blocks are damaged, and others.
 fn broken(blocks: impl Fn(&Workshop, u64) -> Vec<u64>) -> Workshop {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 128M -R ROOT -O compression=off tank A");
@@ -189,7 +189,7 @@ fn refuses<T>(result: io::Result<T>) {
     assert_eq!(result.err().and_then(|error| error.raw_os_error()), Some(5));
 }
 
-/// The pool is used as if nothing were the matter, and says what is.
+/// The pool can still be used normally, and reports the damage.
 fn goes_on(shop: &Workshop, round: u32) {
     let directory = shop.root().join("a");
     let mut file = fs::File::create(directory.join(format!("new{round}"))).unwrap();
@@ -211,7 +211,7 @@ fn goes_on(shop: &Workshop, round: u32) {
     assert!(!shop.succeed("zpool status -x").contains("healthy"));
 }
 
-/// Both judges of the exported pool meet damage at one block, and what only that refers to.
+/// Both checks of the exported pool report only one damaged block and its children.
 fn assert_one_damaged_block(shop: &Workshop) {
     let judge = |told: String| {
         let skipped: Vec<_> = told.lines().filter(|line| line.contains("Got error")).collect();
@@ -264,7 +264,7 @@ fn a_file_whose_dnode_is_damaged_is_refused_and_the_pool_goes_on() {
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     refuses(fs::remove_file(&file));
     refuses(fs::metadata(&file));
-    // All objects of the block are damaged, and none of them tells its name.
+    // All objects in the block are damaged, and their names cannot be read.
     assert_eq!(damaged_files(&shop), ["tank/a:<0x0>"]);
     goes_on(&shop, 0);
     shop.succeed("zpool export tank");
@@ -277,7 +277,7 @@ fn a_file_whose_dnode_is_damaged_is_refused_and_the_pool_goes_on() {
     assert_one_damaged_block(&shop);
 }
 
-/// No device has done anything wrong: `zpool status` tells of so many vdevs, all in order.
+/// No device is to blame: `zpool status` lists this many vdevs, all without errors.
 fn assert_no_errors(shop: &Workshop, vdevs: usize) {
     let status = shop.succeed("zpool status tank");
     assert!(status.contains("\nerrors: No known data errors\n"), "{status}");
@@ -293,7 +293,7 @@ fn assert_is_in_order_again_and_again(shop: &Workshop, vdevs: usize) {
     assert_eq!(shop.succeed("zpool status -x"), "all pools are healthy\n");
 }
 
-/// Where an intent log ends is told by what is not a block of it.
+/// The end of an intent log is found by reading a block that does not belong to it.
 #[test]
 fn nobody_is_blamed_for_the_ends_of_intent_logs() {
     for (layout, vdevs) in [("A", 2), ("mirror A B", 4), ("A log B", 3)] {
@@ -311,7 +311,7 @@ fn nobody_is_blamed_for_the_ends_of_intent_logs() {
             };
             ["", "a/"].into_iter().for_each(synced);
             assert_is_in_order_again_and_again(&shop, vdevs);
-            // The last time there is a log to be replayed.
+            // In the last round there is a log to replay.
             let force = if round < 2 {
                 shop.succeed("zpool export tank");
                 ""

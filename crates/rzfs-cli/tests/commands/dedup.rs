@@ -16,7 +16,7 @@ fn dedup_tables_are_pruned_and_read_ahead_by_commands() {
     assert!(shop.succeed("zpool history -i tank").contains("set dedup_table_quota=-1\n"));
     let blocks: Vec<u8> = (0..64_u32 << 10).flat_map(u32::to_le_bytes).collect();
     fs::write(shop.root().join("file"), &blocks).unwrap();
-    // Through the logs to the tables.
+    // From the logs to the tables.
     (0..40).for_each(|_| drop(shop.succeed("zpool sync")));
     shop.succeed("zpool prefetch -t ddt tank");
     let entries = || {

@@ -1,4 +1,4 @@
-//! `zfs diff`: files that are not what they were.
+//! `zfs diff`: files that have changed.
 
 use crate::workshop::Workshop;
 use rustix::fd::OwnedFd;
@@ -18,7 +18,7 @@ fn pool() -> Workshop {
     shop
 }
 
-/// The lines of a command, with the mount point of `tank/a` cut off.
+/// The output lines of a command, with the mount point of `tank/a` cut off.
 fn lines(shop: &Workshop, command: &str) -> Vec<String> {
     let mut place = shop.root().join("a").display().to_string();
     let told = shop.succeed(command);
@@ -71,7 +71,7 @@ fn each_kind_of_change_has_its_line() {
         "R\t/\t/old -> /new",
         "R\tF\t/moved -> /dir/there",
     ];
-    // What was written is compared, whether it is on disk yet or not.
+    // Written data is compared, whether it is on disk yet or not.
     assert_eq!(lines(&shop, "zfs diff -F tank/a@s1"), expected);
     assert_eq!(lines(&shop, "zfs diff -F tank/a@s1 tank/a"), expected);
     shop.succeed("zfs snapshot tank/a@s2");
@@ -117,7 +117,7 @@ fn each_kind_of_change_has_its_line() {
     shop.judge();
 }
 
-/// Makes a directory in `outermost`, one in that, and so on; the innermost one.
+/// Makes a directory in `outermost`, one in that, and so on; returns the innermost one.
 fn nested(outermost: &Path, name: &str, levels: usize) -> OwnedFd {
     let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
     let mut directory = open(outermost, flags, Mode::empty()).unwrap();
@@ -163,7 +163,7 @@ struct Seen {
     born: SystemTime,
 }
 
-/// All files below a directory, by number.
+/// All files below a directory, by object number.
 fn walk(root: &Path, below: &Path, files: &mut BTreeMap<u64, Seen>) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let path = below.join(entry.unwrap().file_name());
@@ -172,7 +172,7 @@ fn walk(root: &Path, below: &Path, files: &mut BTreeMap<u64, Seen>) {
         if known.is_dir() {
             walk(root, &path, files);
         }
-        // The upper bits tell which snapshot it is in.
+        // The upper bits identify the snapshot.
         files.insert(
             known.ino() & 0xffff_ffff_ffff,
             Seen { path, changed, born: known.created().unwrap() },
@@ -180,7 +180,7 @@ fn walk(root: &Path, below: &Path, files: &mut BTreeMap<u64, Seen>) {
     }
 }
 
-/// Thousands of files, so that dnodes lie in many blocks and the answer comes in parts.
+/// Thousands of files, so that there are many blocks of dnodes and the result comes in parts.
 #[test]
 fn many_differences_are_what_a_comparison_of_all_files_finds() {
     let shop = pool();
@@ -217,7 +217,7 @@ fn many_differences_are_what_a_comparison_of_all_files_finds() {
             (Some(old), Some(new)) if old.born == new.born => match old.path == new.path {
                 true if old.changed == new.changed => {}
                 true => expected.push(format!("M\t{}", path(new))),
-                // What is below a directory that was moved is where it was.
+                // Files below a directory that was moved are not listed.
                 false if old.changed == new.changed => {}
                 false => expected.push(format!("R\t{} -> {}", path(old), path(new))),
             },

@@ -1,4 +1,4 @@
-//! Where the control sockets of pools are, and what is said where none can be.
+//! Where the control sockets of pools are, and the error messages if there can be none.
 
 use crate::harness::{Outcome, outcome};
 use crate::mounts::unprivileged;
@@ -9,10 +9,10 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes of a directory's name that leave no room for a socket below it.
+/// A length in bytes of a directory name that leaves no room for a socket below it.
 const LONG: usize = 110;
 
-/// A user without the rights of root whose session has a directory.
+/// An unprivileged user whose session has a runtime directory.
 struct Session {
     user: Ordinary,
     directory: PathBuf,
@@ -30,7 +30,7 @@ impl Session {
         Self { user, directory }
     }
 
-    /// A program that the user runs in the session.
+    /// A program run by the user in the session.
     fn command(&self, program: &str) -> Command {
         let mut command = unprivileged(&self.user.rzfs, Path::new(program));
         command.env_remove("RZFS_RUNTIME_DIR").env("XDG_RUNTIME_DIR", &self.directory);
@@ -43,7 +43,7 @@ impl Session {
         outcome(self.command("sh").args(["-ec", script]))
     }
 
-    /// A shell whose user is root in a user namespace; none where that is forbidden.
+    /// A shell whose user is root in a user namespace; `None` if that is forbidden.
     fn apart(&self, options: &str, script: &str) -> Option<Outcome> {
         let tried = outcome(self.command("unshare").args([options, "true"]));
         if tried.status != 0 {
@@ -55,7 +55,7 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// A test that fails leaves no process behind.
+    /// Ends leftover processes if a test fails.
     fn drop(&mut self) {
         self.sh("$RZFS zpool export -af || true");
     }
@@ -81,7 +81,7 @@ fn pools_are_found_from_both_sides_of_a_user_namespace() {
     assert_said(&inside.unwrap(), "z\n");
     assert!(session.directory.join("rzfs/z.sock").exists());
     assert_said(&session.sh("$RZFS zpool list -Ho name; $RZFS zpool export z"), "z\n");
-    // Without a session there are other places, where there may be pools.
+    // Without a session, pools may be in other places.
     let inside = session.apart("-Ur", "unset XDG_RUNTIME_DIR; $RZFS zpool list -Ho name").unwrap();
     assert_eq!((inside.status, inside.err.as_str()), (0, ""), "{inside:?}");
 }
@@ -131,7 +131,7 @@ fn a_directory_that_is_too_long_is_told_with_the_variable_that_names_it() {
     assert!(!refused.err.contains("SUN_LEN"), "{refused:?}");
     let refused = session.sh(&format!("RZFS_RUNTIME_DIR=$XDG_RUNTIME_DIR {create}"));
     assert!(refused.err.contains(": RZFS_RUNTIME_DIR is "), "{refused:?}");
-    // Whether there are pools elsewhere is not known.
+    // It is not known whether there are pools elsewhere.
     for listing in ["zpool list", "zfs list"] {
         let refused = session.sh(&format!("$RZFS {listing}"));
         assert_eq!((refused.status, refused.out.as_str()), (1, ""), "{refused:?}");

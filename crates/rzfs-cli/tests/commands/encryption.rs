@@ -1,4 +1,4 @@
-//! Encrypted file systems made, locked, unlocked and given other keys by commands.
+//! Encrypted file systems: creating, locking, unlocking and changing keys with commands.
 
 use crate::harness::{is_mounted, mounts_on_mounts, outcome};
 use crate::workshop::Workshop;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 const SECRET: &str = "nobody may read these words";
 
-/// A workshop with key files, and the words that name these.
+/// A workshop with key files, and a function that returns their URLs.
 fn with_keys() -> (Workshop, impl Fn(&str) -> String) {
     let shop = Workshop::new();
     let dir = shop.rzfs.path("keys");
@@ -72,7 +72,7 @@ fn file_systems_are_locked_and_unlocked() {
         shop.refuse(&format!("zfs load-key -L {} tank/secret", at("other")), 255),
         "Key load error: Incorrect key provided for 'tank/secret'.\n"
     );
-    // Of text only the first line counts.
+    // Of text, only the first line is used.
     let verified = shop.succeed(&format!("zfs load-key -n -L {} tank/secret", at("lines")));
     assert_eq!(verified, "1 / 1 key(s) successfully verified\n");
     assert_eq!(
@@ -181,7 +181,7 @@ fn what_cannot_be_encrypted_is_told() {
     shop.succeed("zpool export tank");
 }
 
-/// A pool says where its keys are, and it may lie.
+/// A pool specifies where its keys are, and that value may be malicious.
 #[test]
 fn a_key_that_is_no_file_keeps_nobody_waiting() {
     let (shop, at) = with_keys();
@@ -193,7 +193,7 @@ fn a_key_that_is_no_file_keeps_nobody_waiting() {
     for location in [pipe.to_str().unwrap(), "/dev/ptmx"] {
         shop.succeed(&format!("zfs set keylocation=file://{location} tank/secret"));
         shop.succeed("zpool export tank");
-        // Without `-l` no key is looked for.
+        // Without `-l` no key is loaded.
         shop.succeed("zpool import -d IMAGES -R ROOT tank");
         assert_eq!(shop.succeed("zfs get -Ho value keystatus tank/secret"), "unavailable\n");
         shop.succeed("zpool export tank");
@@ -236,7 +236,7 @@ fn an_import_takes_passphrases_from_a_pipe_as_load_key_does() {
     assert_eq!((first.status, first.err.as_str()), (1, left_out));
     assert_eq!(shop.succeed(state), "available\nyes\nunavailable\nno\n");
     shop.succeed("zpool export tank");
-    // Who goes on writing is not kept by the process in the background.
+    // A program that keeps writing to the pipe is not held open by the background process.
     let wrong = import("yes 'not the passphrase'");
     assert_eq!(wrong.status, 1, "{wrong:?}");
     for name in ["tank/one", "tank/two"] {

@@ -1,4 +1,4 @@
-//! File systems that get other contents while they are mounted and used.
+//! File systems whose contents are replaced while they are mounted and in use.
 
 use crate::harness::{PYTHON, has_python, mounts_on_mounts};
 use crate::workshop::Workshop;
@@ -43,7 +43,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The numbers of the mounts, as far as this process can see them.
+/// The ids of the mounts, as far as this process can see them.
 fn mounts(shop: &Workshop) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let root = shop.root().display().to_string();
@@ -58,8 +58,8 @@ fn export_and_judge(shop: &Workshop) {
     shop.judge();
 }
 
-/// Everything that changes between the snapshot `tank/a@then` and now, looked at, so that the kernel
-/// remembers it.
+/// Makes every kind of change after the snapshot `tank/a@then`, and reads everything, so that the
+/// kernel caches it.
 fn changed(shop: &Workshop) {
     for name in ["kept", "changed", "removed", "moved", "replaced"] {
         write(shop, &format!("a/{name}"), name);
@@ -87,7 +87,7 @@ fn changed(shop: &Workshop) {
     names(&at(shop, "a"));
 }
 
-/// Everything is as it was when the snapshot was taken.
+/// Checks that everything is as it was when the snapshot was taken.
 fn assert_as_before(shop: &Workshop) {
     let all = [
         "changed",
@@ -152,7 +152,7 @@ fn who_uses_a_file_system_that_is_rolled_back_goes_on() {
         assert!(matches!(kind(&error), Some(Errno::STALE | Errno::IO)), "{error}");
     }
 
-    // What was there is not remembered, nor is what was not.
+    // The kernel caches neither names that existed nor names that were missing.
     for name in ["new", "never"] {
         let path = at(&shop, &format!("a/{name}"));
         File::create_new(&path).unwrap().write_all(b"once more").unwrap();
@@ -207,7 +207,7 @@ fn who_has_a_file_that_is_gone_never_gets_another_one_of_its_number() {
     export_and_judge(&shop);
 }
 
-/// Stores into a page of a file, says what is in it, and stores once more, whenever it is told to go on.
+/// Stores into a page of a file, prints it, and stores once more, each time it reads a line.
 const MAPPING: &str = "
 import mmap, sys
 file = open(sys.argv[1], 'r+b')
@@ -264,7 +264,7 @@ fn what_is_mounted_below_stays_though_its_directory_is_gone() {
         assert_eq!(read(&shop, "a/later/inner/file"), "later");
         assert_eq!(read(&shop, "a/way/file"), "in the way");
         open.write_all_at(b"later", 0).unwrap();
-        // Nothing of that is in the file system, in which root makes directories to mount on.
+        // None of this is in the file system, except directories that root makes to mount on.
         let own: &[&str] = if mounts_on_mounts() { &["inner", "way"] } else { &["way"] };
         assert_eq!(names(&at(&shop, "a/.zfs/snapshot/then")), own);
         assert_eq!(shop.succeed("zfs get -Hpo value written tank/a"), "0\n");
@@ -283,7 +283,7 @@ fn what_is_mounted_below_stays_though_its_directory_is_gone() {
     export_and_judge(&shop);
 }
 
-/// Writes files by their paths until it is told to stop; how many.
+/// Writes files by path until it is told to stop; returns how many.
 fn write_until(directory: &Path, is_over: &AtomicBool) -> usize {
     let mut count = 0;
     while !is_over.load(Ordering::Acquire) {
@@ -306,7 +306,7 @@ fn nobody_writes_into_what_is_below_while_contents_are_exchanged() {
         let outer = scope.spawn(|| {
             let mut round = 0_u64;
             while !is_over.load(Ordering::Acquire) {
-                // It is there at every moment, whatever happens to what is beside it.
+                // The file exists at every moment, whatever happens to the files beside it.
                 assert_eq!(read(&shop, "a/file"), "file");
                 round += 1;
                 match fs::write(at(&shop, &format!("a/{round}")), "beside") {
@@ -400,8 +400,8 @@ fn a_shell_in_a_directory_goes_on() {
     export_and_judge(&shop);
 }
 
-/// Looks at the length that the kernel knows of an open file, without asking for attributes: what
-/// `sendfile` gives of it.
+/// Prints the length that the kernel has cached for an open file, without requesting attributes:
+/// the number of bytes that `sendfile` sends.
 const SENT: &str = "
 import os, sys
 source = os.open(sys.argv[1], os.O_RDONLY)
@@ -494,7 +494,7 @@ fn what_stays_for_a_mount_has_a_number_and_rights_of_its_own() {
         fs::create_dir(at(&shop, &format!("a/{name}"))).unwrap();
         fs::set_permissions(at(&shop, &format!("a/{name}")), private()).unwrap();
         let mountpoint = at(&shop, &format!("a/{name}/mounted"));
-        // It is below the root of the pool's mounts already.
+        // The path is already below the alternate root of the pool.
         let below =
             format!("/{}", mountpoint.strip_prefix(shop.rzfs.path("root")).unwrap().display());
         shop.succeed(&format!("zfs create -o mountpoint={below} tank/{name}"));
@@ -517,10 +517,10 @@ fn what_stays_for_a_mount_has_a_number_and_rights_of_its_own() {
     export_and_judge(&shop);
 }
 
-/// Makes a file system whose mount point is below a directory of `tank/a`.
+/// Creates a file system whose mount point is below a directory of `tank/a`.
 fn mount_below(shop: &Workshop, dataset: &str, directory: &str) {
     let mountpoint = at(shop, directory);
-    // It is below the root of the pool's mounts already.
+    // The path is already below the alternate root of the pool.
     let below = mountpoint.strip_prefix(shop.rzfs.path("root")).unwrap().display();
     shop.succeed(&format!("zfs create -o mountpoint=/{below} {dataset}"));
 }
@@ -547,7 +547,7 @@ fn a_directory_that_has_another_name_leaves_what_is_mounted_below_it() {
         assert_eq!(shop.succeed("zfs get -Ho value mounted tank/deep tank/new"), "yes\nyes\n");
         assert_eq!(read(&shop, "a/private/plain/deep/file"), "secret");
         assert_eq!(read(&shop, "a/private/new/file"), "secret");
-        // What is mounted is in one place, and what has its other name back has what it had.
+        // Each is mounted in one place, and the renamed directory has its old contents again.
         assert_eq!(read(&shop, "a/public/plain/deep/file"), "plain");
         assert_eq!(names(&at(&shop, "a/public")), ["file", "plain"]);
         assert_eq!(names(&at(&shop, "a/private")), ["new", "plain"]);
@@ -567,7 +567,7 @@ fn a_directory_that_has_another_name_leaves_what_is_mounted_below_it() {
     export_and_judge(&shop);
 }
 
-/// Stores numbers into pages of a file, each confirmed by msync(2), until its input ends.
+/// Stores numbers into pages of a file, each followed by msync(2), until its input ends.
 const CONFIRMED_STORES: &str = "import mmap, os, random, select, sys
 file = os.open(sys.argv[1], os.O_RDWR)
 memory = mmap.mmap(file, 1 << 20)
@@ -586,7 +586,7 @@ fn what_is_stored_while_contents_are_exchanged_is_on_disk_or_gone() {
         return;
     }
     let shop = pool();
-    // While the kernel is told of these, it has pages of the new contents of the other one already.
+    // While the kernel is notified of these, it already caches pages of the other's new contents.
     let others = || (0..1500).map(|number| at(&shop, &format!("a/{number}")));
     others().for_each(|other| fs::write(other, "then").unwrap());
     write(&shop, "a/stored", &".".repeat(1 << 20));
@@ -602,7 +602,7 @@ fn what_is_stored_while_contents_are_exchanged_is_on_disk_or_gone() {
         assert_eq!(told.next().unwrap().unwrap(), "stores");
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Its length is told to the kernel while it changes.
+            // The kernel is notified of its length while it changes.
             scope.spawn(|| {
                 for number in 0.. {
                     if is_over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What goes wrong, in which words, with which exit status.
+//! Errors, their messages and exit statuses.
 
 use crate::harness::{Rzfs, outcome, reference, wait_until};
 use crate::workshop::Workshop;
@@ -234,7 +234,7 @@ fn pools_that_do_not_answer_keep_nobody_for_long() {
     let directory = shop.rzfs.control();
     let silent = ["mute", "deaf", "dumb"].map(|name| {
         let listener = UnixListener::bind(directory.socket(name)).unwrap();
-        // Whoever comes after the first waits to be let in.
+        // With this backlog, every connection after the first has to wait.
         rustix::net::listen(&listener, 0).unwrap();
         let waiting = UnixStream::connect(directory.socket(name)).unwrap();
         (listener, waiting)
@@ -250,7 +250,7 @@ fn pools_that_do_not_answer_keep_nobody_for_long() {
         .map(|name| format!("pool '{name}' does not answer: it is left out"));
     assert_eq!(told, expected);
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
-    // All of them cannot be exported, which is told; the one that answers is.
+    // Not all of them can be exported, which is reported; the one that responds is exported.
     let exported = shop.run("zpool export -a");
     assert_eq!(exported.status, 1, "{exported:?}");
     assert!(exported.err.contains("cannot export all pools"), "{exported:?}");
@@ -258,7 +258,7 @@ fn pools_that_do_not_answer_keep_nobody_for_long() {
     assert_eq!(shop.succeed("zpool list -Ho name"), "");
 }
 
-/// Its process is killed between its name and what is asked then.
+/// Its process is killed after its name was read and before the next request.
 #[test]
 fn pools_that_die_meanwhile_keep_nobody_from_the_others() {
     let shop = Workshop::new();

@@ -1,12 +1,12 @@
-//! What OpenZFS's commands said about reference pools before it exported them.
+//! The output of OpenZFS's commands on reference pools before it exported them.
 
 use crate::harness::{Rzfs, reference};
 use rzfs_testkit::ReferencePool;
 use std::collections::BTreeMap;
 
 /// Properties that the export changed: sums of space, `snapdir`, which was `visible` only for the
-/// comparison of files, and `snapshots_changed`, which old pools do not keep. The others say how
-/// the pool is imported.
+/// comparison of files, and `snapshots_changed`, which old pools do not store. The others depend on
+/// how the pool is imported.
 const CHANGED: [&str; 20] = [
     "available",
     "allocated",
@@ -30,7 +30,7 @@ const CHANGED: [&str; 20] = [
     "written",
 ];
 
-/// `zpool get -Hp` and `zfs get -Hp` by object and property.
+/// The output of `zpool get -Hp` and `zfs get -Hp` by object and property.
 fn properties(text: &str) -> BTreeMap<(String, String), (String, String)> {
     let mut all = BTreeMap::new();
     for line in text.lines() {
@@ -48,7 +48,7 @@ fn text(pool: &ReferencePool, name: &str) -> String {
     String::from_utf8(pool.text(name).unwrap()).unwrap()
 }
 
-/// Compares what a command says with a text of a pool.
+/// Compares the output of a command with a recorded text of a pool.
 fn agrees(reference_pool: &str, file: &str, command: &str) {
     let (pool, images) = reference(reference_pool);
     let short = reference_pool.split('-').next().unwrap();
@@ -86,7 +86,7 @@ fn states_of_pools() {
         let devices: Vec<_> = images.iter().flat_map(|one| ["-d", one.to_str().unwrap()]).collect();
         let found = Rzfs::new().succeed(["zpool", "status", "-v"].iter().chain(&devices));
         let directory = images[0].parent().unwrap().to_str().unwrap();
-        // Longer paths make other columns.
+        // Longer paths change the column widths.
         let folded = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let found = folded(&found.replace(directory, "/tmp/v"));
         assert_eq!(found, folded(&text(&pool, "status")), "{name}");

@@ -1,5 +1,5 @@
-//! What `zfs receive` promises whoever takes packages of others: nothing outside of the target changes,
-//! and what is asked for with `-o`, `-x` and `-u` holds.
+//! What `zfs receive` guarantees for packages of untrusted senders: nothing outside the target
+//! changes, and the options `-o`, `-x` and `-u` take effect.
 
 use crate::receiving::{exported_and_judged, file_of, pools, receive, receives, sent};
 use crate::workshop::Workshop;
@@ -9,14 +9,14 @@ use rzfs_stream::{ReadOptions, StreamReader, StreamWriter};
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 
-/// A stream that breaks off before its end.
+/// A stream that is cut off before its end.
 fn cut(stream: &File) -> File {
     let mut bytes = Vec::new();
     stream.try_clone().unwrap().read_to_end(&mut bytes).unwrap();
     file_of(&bytes[..bytes.len() - 1100])
 }
 
-/// A package that lacks the streams of a dataset, though it says that they are there.
+/// A package without the streams of a dataset that its list still contains.
 fn without(package: &File, dataset: &str) -> File {
     let mut package = package.try_clone().unwrap();
     package.rewind().unwrap();
@@ -45,7 +45,7 @@ fn without(package: &File, dataset: &str) -> File {
     file_of(&bytes)
 }
 
-/// One property: value and source.
+/// The value and source of one property.
 fn value(shop: &Workshop, name: &str, of: &str) -> String {
     let got = shop.succeed(&format!("zfs get -Hpo value,source {name} {of}"));
     got.trim_end().replace('\t', " ")
@@ -55,7 +55,7 @@ fn names(shop: &Workshop, of: &str) -> Vec<String> {
     shop.succeed(&format!("zfs list -Hro name -t all {of}")).lines().map(str::to_owned).collect()
 }
 
-/// A clone that was promoted there; here its origin is somebody else's.
+/// The clone was promoted at the sender; here its origin belongs to another user.
 #[test]
 fn no_package_promotes_what_is_a_clone_of_something_outside_of_the_target() {
     let shop = pools();
@@ -90,7 +90,7 @@ fn no_package_promotes_what_is_a_clone_of_something_outside_of_the_target() {
     exported_and_judged(&shop);
 }
 
-/// `from/s` and what is below it as `tank/t/s`; then something is new there.
+/// Sends `from/s` and its descendants to `tank/t/s`; then creates the dataset `new`.
 fn with_something_new(between: &[&str], new: &str) -> Workshop {
     let shop = pools();
     for line in ["zfs create from/s", "zfs create tank/t"].iter().chain(between) {
@@ -109,7 +109,7 @@ fn with_something_new(between: &[&str], new: &str) -> Workshop {
 fn what_is_asked_for_holds_though_the_top_is_there_already() {
     let shop = with_something_new(&[], "from/s/kid");
     let package = sent(&shop, "-R from/s@1");
-    // Nothing is changed where nothing is received.
+    // If nothing is received, nothing is changed.
     assert_eq!(receive(&shop, "-d -o setuid=off -o quota=99M tank/t", &cut(&package)).status, 1);
     assert_eq!(value(&shop, "setuid", "tank/t/s"), "on default");
     assert_eq!(names(&shop, "tank/t"), ["tank/t", "tank/t/s", "tank/t/s@1"]);
@@ -173,17 +173,17 @@ fn what_is_asked_for_holds_where_something_was_renamed_out_of_the_tree() {
     exported_and_judged(&shop);
 }
 
-/// Also if it brought nothing, what was received tells that packages are received there.
+/// A received value marks a dataset as a target of packages, even if the package had no properties.
 #[test]
 fn what_was_asked_for_of_the_first_package_stays_when_the_next_one_comes() {
     let shop = pools();
     shop.succeed("zfs create from/a/b/c");
     shop.succeed("zfs snapshot -r from/a@1");
     receives(&shop, "-u -o setuid=off -o my:own=word -x exec tank/r", &sent(&shop, "-R from/a@1"));
-    // A package of one file system, too, and one into what is there.
+    // Also with a package of a single file system, and one received into an existing target.
     receives(&shop, "-u -o setuid=off -x exec tank/one", &sent(&shop, "-p from/a@1"));
     receives(&shop, "-u tank/there", &sent(&shop, "from/a@1"));
-    // And a stream that says nothing of properties.
+    // And with a stream without properties.
     receives(&shop, "-u -o setuid=off -x exec tank/bare", &sent(&shop, "from/a@1"));
     shop.succeed("zfs snapshot -r from/a@2");
     receives(&shop, "-u -o setuid=off -x exec tank/there", &sent(&shop, "-p -i @1 from/a@2"));
@@ -201,13 +201,13 @@ fn what_was_asked_for_of_the_first_package_stays_when_the_next_one_comes() {
     }
     assert_eq!(value(&shop, "my:own", "tank/r"), "word local");
     assert_eq!(value(&shop, "setuid", "tank/r/b"), "off inherited from tank/r");
-    // By the name of the column, too.
+    // Also by the column's name.
     receives(&shop, "-u -x compress tank/alias", &sent(&shop, "-p from@4"));
     assert_eq!(value(&shop, "compression", "tank/alias"), "on default");
     exported_and_judged(&shop);
 }
 
-/// What the package brings is never in force, not for a moment: it would be mounted there.
+/// Values in the package are never in force, even briefly: it would be mounted there.
 #[test]
 fn what_is_asked_for_and_what_is_brought_are_one_change() {
     let shop = pools();
@@ -228,7 +228,7 @@ fn what_is_asked_for_and_what_is_brought_are_one_change() {
     assert_eq!(value(&shop, "quota", "tank/c"), "0 local");
     assert_eq!(value(&shop, "reservation", "tank/c"), "31457280 local");
     assert_eq!(value(&shop, "mounted", "tank/c"), "yes -");
-    // If it cannot be had nothing is received, and nothing is changed.
+    // If a value cannot be set, nothing is received and nothing is changed.
     shop.succeed("zfs snapshot from/a@3");
     let more = sent(&shop, "-p -i @2 from/a@3");
     let refused = receive(&shop, "-o a:b=c -o reservation=9G tank/c", &more);
@@ -260,18 +260,18 @@ fn nothing_is_mounted_where_nothing_is_to_be() {
         value(&shop, "mountpoint", "tank/c"),
         format!("{} received", root.join("there").display())
     );
-    // What is mounted stays where it is.
+    // A mounted file system stays where it is.
     receives(&shop, "-u -o atime=off tank/m", &sent(&shop, "-p -i @1 from/a@2"));
     assert_eq!(mounted("tank/m"), "yes -");
     fs::write(shop.root().join("m/file"), "is here").unwrap();
-    // Nor is anything mounted as properties come back.
+    // Nothing is mounted either when properties are restored.
     shop.succeed("zfs set mountpoint=none from/a");
     let third = number(3);
     let broken = cut(&sent(&shop, "-p -i @2 from/a@3"));
     assert_eq!(receive(&shop, "-u tank/c", &broken).status, 1);
     assert!(value(&shop, "mountpoint", "tank/c").ends_with("there received"));
     assert_eq!([mounted("tank/c"), mounted("tank/c/b")], ["no -", "no -"]);
-    // Nor as something is renamed.
+    // Nor when something is renamed.
     receives(&shop, "-u tank/c", &third);
     for line in ["zfs create -o mountpoint=/here from/a/up", "zfs rename from/a/b from/a/up/b"] {
         shop.succeed(line);

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take.
+/// The time limit for anything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary with a place of its own for control sockets and mounts.
+/// The binary with its own directory for control sockets and mounts.
 pub(crate) struct Rzfs {
     home: tempfile::TempDir,
 }
 
-/// What a command has done.
+/// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: i32,
@@ -29,12 +29,12 @@ impl Rzfs {
         Self { home: tempfile::tempdir().unwrap() }
     }
 
-    /// A path in a directory that nobody else uses.
+    /// A path in a directory that no other test uses.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    /// The directory where mounted pools listen.
+    /// The directory with the sockets of mounted pools.
     pub(crate) fn control(&self) -> ControlDirectory {
         ControlDirectory::at(self.path("run").join("rzfs"))
     }
@@ -55,14 +55,14 @@ impl Rzfs {
         outcome(self.command().args(words))
     }
 
-    /// Runs a command that has to succeed, and answers what it has written.
+    /// Runs a command that must succeed, and returns its output.
     pub(crate) fn succeed<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> String {
         let outcome = self.run(words);
         assert_eq!(outcome.status, 0, "{outcome:?}");
         outcome.out
     }
 
-    /// Mounts read-only, since images are shared by tests; warnings are answered.
+    /// Mounts read-only, since images are shared by tests; returns the warnings.
     pub(crate) fn mount<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> String {
         let mount = ["mount", "-o", "ro"].map(|word| OsStr::new(word).to_owned());
         let words = mount.into_iter().chain(words.into_iter().map(|word| word.as_ref().to_owned()));
@@ -71,14 +71,14 @@ impl Rzfs {
         outcome.err
     }
 
-    /// The process that has a pool mounted.
+    /// The process that serves a pool.
     pub(crate) fn daemon(&self, pool: &str) -> u32 {
         let mounted = self.control().mounted().unwrap().clients;
         mounted.iter().find(|one| one.identity().pool == pool).unwrap().identity().process
     }
 }
 
-/// Has the process that serves a pool killed, and waits until nobody answers for it.
+/// Kills the process that serves a pool, and waits until it has gone.
 pub(crate) fn kill_server(rzfs: &Rzfs, pool: &str) {
     let process = Pid::from_raw(rzfs.daemon(pool).try_into().unwrap()).unwrap();
     kill_process(process, Signal::KILL).unwrap();
@@ -89,7 +89,7 @@ pub(crate) fn kill_server(rzfs: &Rzfs, pool: &str) {
 }
 
 impl Drop for Rzfs {
-    /// A test that fails leaves no mounts behind.
+    /// Removes leftover mounts if a test fails.
     fn drop(&mut self) {
         let pools: Vec<_> = match self.control().mounted() {
             Ok(mounted) => mounted.clients.iter().map(|one| one.identity().pool.clone()).collect(),
@@ -101,16 +101,16 @@ impl Drop for Rzfs {
     }
 }
 
-/// Puts a copy of the program where everybody may go.
+/// Copies the program to where every user can run it.
 ///
-/// Another process copies: where a test forks while this one has the copy open for writing, nobody
-/// could run it until the child has made itself another program (`ETXTBSY`).
+/// Another process copies: if another test forks while this process has the copy open for writing,
+/// it could not be run until the child has called exec (`ETXTBSY`).
 pub(crate) fn copy_program(to: &Path) {
     let outcome = outcome(Command::new("cp").arg(env!("CARGO_BIN_EXE_rzfs")).arg(to));
     assert_eq!(outcome.status, 0, "{outcome:?}");
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub(crate) fn outcome(command: &mut Command) -> Outcome {
     let output = command.output().unwrap();
     Outcome {
@@ -128,17 +128,17 @@ pub(crate) fn reference(name: &str) -> (ReferencePool, Vec<PathBuf>) {
 }
 
 /// Whether file systems are mounted on each other: `fusermount3`, which ordinary users need, may
-/// not look into what they have mounted.
+/// not look into their own mounts.
 pub(crate) fn mounts_on_mounts() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where all users have it.
+/// Where all users can run it.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
-/// Python that changes the beginning of a file in memory that the two share, makes another file to
-/// say so, and stays: only the kernel knows of the change. Its arguments are the file, the other
-/// one, and the text.
+/// A Python program that changes the beginning of a file through a shared mapping, creates a marker
+/// file, and keeps running: only the kernel knows of the change. Its arguments are the file, the
+/// marker file, and the text.
 pub(crate) const CHANGE_IN_MEMORY: &str = "
 import mmap, sys, time
 file = open(sys.argv[1], 'r+b')
@@ -149,7 +149,7 @@ open(sys.argv[2], 'w').close()
 time.sleep(60)
 ";
 
-/// Whether there is Python for that.
+/// Whether Python is available for that.
 pub(crate) fn has_python() -> bool {
     let is_there = Path::new(PYTHON).is_file();
     if !is_there {
@@ -165,7 +165,7 @@ pub(crate) fn is_mounted(directory: &Path) -> bool {
     table.lines().any(|line| line.split(' ').nth(1) == Some(directory))
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {

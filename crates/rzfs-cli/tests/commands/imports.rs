@@ -1,4 +1,4 @@
-//! What `zpool import` says of devices that are missing, and of those that are not.
+//! What `zpool import` prints about missing devices, and if none are missing.
 
 use crate::harness::kill_server;
 use crate::workshop::Workshop;
@@ -36,7 +36,7 @@ fn missing_log_devices_are_named_with_the_way_to_do_without() {
     let refused =
         |option| format!("The devices below are missing or corrupted, use '{option}' {below}");
     assert_eq!(shop.refuse("zpool import -d IMAGES tank", 1), refused("-m"));
-    // Which has no such option.
+    // `rzfs mount` has no such option.
     assert_eq!(shop.refuse("mount A ROOT", 1), refused("zpool import -m"));
     let imported = shop.run("zpool import -d IMAGES -m tank");
     assert_eq!(imported.status, 0, "{imported:?}");
@@ -61,10 +61,10 @@ fn what_is_lost_with_a_log_device_is_told_in_a_sentence() {
     shop.succeed("zpool export tank");
 }
 
-/// Labels with the new guid are on the devices, the uberblock is not.
+/// The labels on the devices have the new guid, the uberblock does not.
 #[test]
 fn a_pool_is_found_by_its_guid_after_a_crash_before_it_got_another_one() {
-    /// A configuration ends where the ring of uberblocks begins.
+    /// The configuration in a label ends where the uberblock ring begins.
     const CONFIG: std::ops::Range<usize> = 16 << 10..128 << 10;
     const LABEL: usize = 256 << 10;
     let shop = Workshop::new();

@@ -1,4 +1,4 @@
-//! What the process that has a pool keeps of whoever started it, and of secrets.
+//! What the process that serves a pool keeps of its parent, and of secrets.
 
 use crate::workshop::Workshop;
 use rzfs_testkit::has_root;
@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-/// Scripts that hold a lock while they make a pool have to be able to let go of it.
+/// Scripts that hold a lock while they create a pool must be able to release it.
 #[test]
 fn nothing_stays_open_of_whoever_starts_the_process() {
     let shop = Workshop::new();
@@ -21,7 +21,7 @@ fn nothing_stays_open_of_whoever_starts_the_process() {
     assert!(free.success());
 }
 
-/// How often something is in the memory of a process.
+/// How often a byte string occurs in the memory of a process.
 fn count_in_memory(process: u32, wanted: &[u8]) -> usize {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
     let memory = File::open(format!("/proc/{process}/mem")).unwrap();
@@ -30,7 +30,7 @@ fn count_in_memory(process: u32, wanted: &[u8]) -> usize {
         let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
         let [start, end] = [start, end].map(|at| u64::from_str_radix(at, 16).unwrap());
         let mut bytes = vec![0; usize::try_from(end - start).unwrap()];
-        // What is not there any more has nothing.
+        // A mapping that no longer exists has no bytes.
         let read = memory.read_at(&mut bytes, start).unwrap_or(0);
         count += bytes[..read].windows(wanted.len()).filter(|part| *part == wanted).count();
     }

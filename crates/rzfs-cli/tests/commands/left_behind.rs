@@ -1,4 +1,4 @@
-//! File systems that have been unmounted, and that somebody still has.
+//! File systems that were unmounted but are still in use.
 
 use crate::harness::{
     CHANGE_IN_MEMORY, PYTHON, Rzfs, has_python, is_mounted, kill_server, mounts_on_mounts, outcome,
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A shell in a mount namespace of its own, which has a copy of one mount.
+/// A shell in its own mount namespace, which has a copy of one mount.
 struct Container {
     shell: Child,
     said: BufReader<ChildStdout>,
@@ -23,7 +23,7 @@ struct Container {
 
 impl Container {
     fn with(place: &Path) -> Self {
-        // The mounts of other tests are let go of at once.
+        // It detaches the mounts of other tests immediately.
         let script = "
             awk -v p=\"$P\" '$3 == \"fuse.rzfs\" && index(p \"/\", $2 \"/\") != 1 { print $2 }' /proc/self/mounts |
                 sort -r | while read -r other; do umount -l \"$other\"; done 2> /dev/null
@@ -44,7 +44,7 @@ impl Container {
         line.trim_end().to_owned()
     }
 
-    /// Has it run a line; what that has written.
+    /// Makes it run a line; returns the output.
     fn run(&mut self, line: &str) -> Vec<String> {
         writeln!(self.shell.stdin.as_mut().unwrap(), "{line}").unwrap();
         let mut lines = Vec::new();
@@ -59,13 +59,13 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // It ends when nobody speaks to it any more.
+        // The shell ends when its input is closed.
         drop(self.shell.stdin.take());
         self.shell.wait().unwrap();
     }
 }
 
-/// A pool with a file in its file system `tank/a`, and where that is mounted.
+/// A pool with a file in its file system `tank/a`, and the mount point of `tank/a`.
 fn mounted() -> (Workshop, PathBuf) {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 96M -R ROOT tank A");
@@ -75,7 +75,7 @@ fn mounted() -> (Workshop, PathBuf) {
     (shop, place)
 }
 
-/// The same, and a container that has it.
+/// The same, and a container with a copy of the mount.
 fn mounted_in_container() -> (Workshop, PathBuf, Container) {
     let (shop, place) = mounted();
     let container = Container::with(&place);
@@ -94,7 +94,7 @@ fn a_file_system_that_a_container_has_is_not_taken_from_it() {
     let (shop, place, mut container) = mounted_in_container();
     let busy = "cannot destroy 'tank/a': dataset is busy\n";
 
-    // While it is mounted, which it is again.
+    // While it is mounted; it is mounted again afterwards.
     assert_eq!(shop.refuse("zfs destroy tank/a", 1), busy);
     assert!(is_mounted(&place));
     assert_eq!(container.run("cat $P/file"), ["kept"]);
@@ -146,7 +146,7 @@ fn what_somebody_has_unmounted_is_mounted_again_though_others_have_it() {
     assert!(is_mounted(&place) && is_mounted(&place.join("below")));
     assert_eq!(shop.succeed("zfs get -Ho value mounted tank/a"), "yes\n");
 
-    // Two who append to one file, and read what the other has written.
+    // Two handles append to one file, and read what the other has written.
     let mut second = File::options().append(true).read(true).open(place.join("list")).unwrap();
     for round in [b"2", b"3", b"4"] {
         second.write_all(round).unwrap();
@@ -160,20 +160,20 @@ fn what_somebody_has_unmounted_is_mounted_again_though_others_have_it() {
     assert_eq!(text, "12-3-4-");
     drop(second);
 
-    // It ends once more, now by the command; who has it goes on, and keeps it from being destroyed.
+    // It is unmounted once more, now by the command; open files still work and prevent a destroy.
     shop.succeed("zfs unmount tank/a");
     first.write_all(b".").unwrap();
     let busy = "cannot destroy 'tank/a': dataset is busy\n";
     shop.succeed("zfs destroy tank/a/below");
     assert_eq!(shop.refuse("zfs destroy tank/a", 1), busy);
     drop((first, behind));
-    // Programs that other tests start just then have the files, too, for a moment.
+    // Programs that other tests are just starting also have the files open for a moment.
     wait_until("nobody has it any more", || shop.run("zfs destroy tank/a").status == 0);
     shop.succeed("zpool export tank");
     shop.judge();
 }
 
-/// What a file system is to be mounted with may have changed meanwhile.
+/// The mount-related properties may have changed meanwhile.
 #[test]
 fn what_is_mounted_again_is_so_as_its_properties_say() {
     if !has_root("only root's file systems have mounts of their own") {
@@ -209,7 +209,7 @@ fn what_is_mounted_again_is_so_as_its_properties_say() {
     shop.judge();
 }
 
-/// One connection: two would each keep what they know of files, and overwrite each other's changes.
+/// They share a connection: two would each cache files and overwrite each other's changes.
 #[test]
 fn who_mounts_read_only_what_a_container_has_sees_what_that_changes() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
@@ -219,7 +219,7 @@ fn who_mounts_read_only_what_a_container_has_sees_what_that_changes() {
     let file = place.join("file");
     shop.succeed("zfs unmount tank/a");
     shop.succeed("zfs set readonly=on tank/a");
-    // There is no directory for it, and none can be made.
+    // The read-only file system has no directory for it, and none can be made.
     shop.succeed("zfs create tank/a/below");
     shop.succeed("zfs mount tank/a");
     assert_eq!(fs::read_to_string(&file).unwrap(), "kept\n");
@@ -246,7 +246,7 @@ fn what_a_container_removes_is_freed_though_nobody_else_has_the_file_system() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
         return;
     }
-    /// More than is freed at once.
+    /// More blocks than are freed at once.
     const BLOCKS: usize = 110_000;
     let shop = Workshop::new();
     shop.succeed("zpool create --size 256M -o ashift=9 -R ROOT tank A");
@@ -261,7 +261,7 @@ fn what_a_container_removes_is_freed_though_nobody_else_has_the_file_system() {
             "umount -l" => unmounted_by_somebody(&place, &["-l"]),
             _ => drop(shop.succeed(&format!("{unmount} {dataset}"))),
         }
-        // Whoever comes next sees that it is not mounted any more.
+        // The next command notices that it is not mounted any more.
         shop.succeed(&format!("zfs create {dataset}-next"));
         assert_eq!(container.run("rm $P/large; ls $P"), [""; 0]);
         wait_until("it is freed", || {
@@ -287,7 +287,7 @@ fn all_are_destroyed_or_none_if_a_container_has_one() {
     for name in ["a", "a/first", "a/middle", "a/last"] {
         shop.succeed(&format!("zfs create tank/{name}"));
     }
-    // The others would be destroyed before.
+    // The others come first in the order of destruction.
     let place = shop.root().join("a/first");
     fs::write(place.join("file"), "kept\n").unwrap();
     let mut container = Container::with(&place);
@@ -413,7 +413,7 @@ fn what_a_container_has_is_taken_from_it_by_force() {
         fs::write(place.join("file"), "kept\n").unwrap();
         (Container::with(&place), place)
     });
-    // One that was mounted, one that was unmounted before, and one that has others below.
+    // One that was mounted, one that was already unmounted, and one with file systems below it.
     let ((mut mounted, _), (mut unmounted, place), (mut above, _)) = (a, b, c);
     unmounted_by_somebody(&place, &["-l"]);
     shop.succeed("zfs destroy -f tank/a");
@@ -457,7 +457,7 @@ fn what_a_container_has_shows_what_snapdir_says_when_it_is_mounted_again() {
     wait_until("nobody has it any more", || shop.run("zpool export tank").status == 0);
 }
 
-/// The kernel would go on there with the modes and without the lists that it knew.
+/// The kernel would go on with the cached modes and without the access control lists.
 #[test]
 fn nobody_keeps_old_permissions_when_a_file_system_is_mounted_with_lists() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
@@ -477,7 +477,7 @@ fn nobody_keeps_old_permissions_when_a_file_system_is_mounted_with_lists() {
     shop.judge();
 }
 
-/// What a program has changed in memory is in no request yet.
+/// Changes through a mapping have not been sent in a request yet.
 #[test]
 fn what_a_container_has_in_memory_is_written_before_it_is_cut_off() {
     if !has_root("only root has namespaces of mounts that others see nothing of") || !has_python() {
@@ -506,7 +506,7 @@ fn what_cannot_be_mounted_otherwise_is_not_taken_from_a_container() {
     if !has_root("only root has namespaces of mounts that others see nothing of") {
         return;
     }
-    // The mounts of other tests are let go of at once.
+    // The mounts of other tests are detached immediately.
     let script = "
         umount -a -c -i -l -t fuse.rzfs
         $RZFS zpool create --size 96M -R $ROOT tank $ROOT/tank.img && $RZFS zfs create tank/a || exit
@@ -532,8 +532,8 @@ fn what_cannot_be_mounted_otherwise_is_not_taken_from_a_container() {
     assert_eq!(done.out, "no\nkept\nexported\n", "{done:?}");
 }
 
-/// As `umount -f` does, also where it then says that the mount is in use; by whatever name the file
-/// system goes by then.
+/// Uses `umount -f`, also where it then reports that the mount is in use; also after a rename of
+/// the file system.
 #[test]
 fn a_child_whose_connection_was_aborted_holds_up_no_export() {
     if !has_root("only root aborts connections by 'umount -f'") {
@@ -557,7 +557,7 @@ fn a_child_whose_connection_was_aborted_holds_up_no_export() {
     }
 }
 
-/// What is mounted in it keeps it from being unmounted, and its own process is the last to know.
+/// An aborted mount stays if it contains a mount, and its own process notices last.
 #[test]
 fn an_outer_mount_whose_connection_was_aborted_goes_by_force() {
     if !has_root("only root aborts connections by 'umount -f'") {

@@ -1,5 +1,4 @@
-//! The `rzfs` binary as its users run it: on pools that OpenZFS made, compared with what OpenZFS
-//! said about them.
+//! Runs the `rzfs` binary on pools made by OpenZFS and compares its output with that of OpenZFS.
 
 mod accounts;
 mod damage;

@@ -1,4 +1,4 @@
-//! Mounts in the background, and how they end.
+//! Background mounts, and how they end.
 
 use crate::harness::{
     Outcome, Rzfs, copy_program, is_mounted, mounts_on_mounts, outcome, reference, wait_until,
@@ -48,7 +48,7 @@ impl Mounted {
 fn old_file_systems_are_only_read_and_leave_no_directory_where_they_were_to_be_written() {
     let rzfs = Rzfs::new();
     let directory = rzfs.path("new/mnt");
-    // Whoever opens a pool for writing changes it.
+    // Opening a pool for writing changes it.
     let mut words = vec![OsString::from("mount")];
     for (number, image) in reference("g22-v8").1.iter().enumerate() {
         let own = rzfs.path(&format!("image {number}"));
@@ -88,7 +88,7 @@ fn file_systems_are_below_each_other_and_have_their_files() {
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines[0].trim_end_matches('/'), at("g01", "").trim_end_matches('/'));
     assert!(lines.contains(&at("g01/sa", "sa").as_str()), "{table}");
-    // Commands without devices ask the pools that are mounted.
+    // Commands without devices query the mounted pools.
     let list = mounted.rzfs.succeed(["zfs", "list", "-H", "-o", "name,mounted", "g01/sa"]);
     assert_eq!(list, "g01/sa\tyes\n");
     let path = mounted.directory.join("sa");
@@ -107,7 +107,7 @@ fn umount_takes_a_directory_or_a_pool() {
     let by_pool = Mounted::new("g15-removed", &[]);
     assert_eq!(by_pool.umount(&["g15"]).status, 0);
     assert!(by_pool.is_over());
-    // At once again: nothing is left of the first.
+    // It can be mounted again immediately: nothing is left of the first mount.
     let images = reference("g15-removed").1;
     by_pool.rzfs.mount(images.iter().chain([&by_pool.directory]));
     assert!(is_mounted(&by_pool.directory));
@@ -230,7 +230,7 @@ fn processors_stay_awake_for_many_requests_only() {
     };
     let first = Cell::new(0);
     wait_until("awake", || {
-        // The kernel asks for names that it does not know.
+        // The kernel sends requests for names that it has not cached.
         let names = first.replace(first.get() + 100)..first.get();
         names.for_each(|name| assert!(!directory.join(name.to_string()).exists()));
         is_awake()
@@ -244,7 +244,7 @@ fn processors_stay_awake_for_many_requests_only() {
     assert!(!names.into_iter().any(|name| name == "rzfs-awake\n"));
 }
 
-/// Runs the binary without the rights of root: as `nobody` if the tests have them.
+/// Runs the binary unprivileged: as `nobody` if the tests run as root.
 pub(crate) fn unprivileged(rzfs: &Rzfs, binary: &Path) -> Command {
     if !getuid().is_root() {
         return rzfs.prepared(Command::new(binary));
@@ -260,7 +260,7 @@ fn images_need_no_rights_of_root() {
     let home = rzfs.path("home");
     let (binary, image, directory) = (home.join("rzfs"), home.join("garden.img"), home.join("mnt"));
     fs::create_dir(&home).unwrap();
-    // Where others may not go the binary cannot be run.
+    // The binary cannot be run in a directory closed to other users.
     copy_program(&binary);
     unpack_sample("garden", &image).unwrap();
     fs::create_dir(&directory).unwrap();
@@ -280,7 +280,7 @@ fn images_need_no_rights_of_root() {
     let busy = outcome(shell.args(["-c", script]).args([&binary, &directory]));
     assert_eq!(busy.status, 1, "{busy:?}");
     assert!(busy.err.contains("pool or dataset is busy"), "{busy:?}");
-    // All file systems are there, in one mount.
+    // All file systems are in one mount.
     let plan = directory.join("plan");
     assert!(!is_mounted(&plan));
     let read = outcome(unprivileged(&rzfs, Path::new("ls")).args(["-F"]).arg(&plan));
@@ -299,8 +299,7 @@ fn images_need_no_rights_of_root() {
     assert!(!is_mounted(&directory));
 }
 
-/// Who stays behind in a mount that was detached, and who uses the next one, change one file
-/// system.
+/// Files opened through the detached mount and through the next one belong to one file system.
 #[test]
 fn a_file_system_in_use_behind_a_detached_mount_is_not_opened_twice() {
     if !mounts_on_mounts() {
@@ -339,8 +338,8 @@ fn a_file_system_in_use_behind_a_detached_mount_is_not_opened_twice() {
     shop.judge();
 }
 
-/// A mount lives on in bind mounts, and in the namespaces of containers; these would have the
-/// mounts of other tests as well.
+/// A mount persists in bind mounts, and in the namespaces of containers; those would also keep the
+/// mounts of other tests.
 #[test]
 fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
     if !has_root("only root makes bind mounts") {
@@ -373,7 +372,7 @@ fn whoever_has_a_mount_elsewhere_holds_up_no_command() {
     let refused = shop.refuse("zpool export tank", 1);
     assert!(refused.starts_with("cannot export 'tank': pool is busy\n"), "{refused}");
     assert_eq!(shop.succeed("zfs mount"), mounts);
-    // The one that was made again may be nobody else's.
+    // The mount that was made again may itself be unused.
     for line in ["zpool export tank", "zpool destroy tank", "zpool export tank"] {
         assert!(shop.refuse(line, 1).contains("busy"), "{line}");
         assert_eq!(shop.succeed("zfs mount"), mounts, "{line}");
@@ -406,7 +405,7 @@ fn mounts_that_have_ended_leave_no_descriptors() {
     shop.succeed("zpool export tank");
 }
 
-/// All that is to make way for a new place has to, before anything is changed.
+/// Every mount in the new place must be unmounted before anything is changed.
 #[test]
 fn a_place_around_a_busy_mount_is_refused_as_a_whole() {
     if !mounts_on_mounts() {
@@ -433,7 +432,7 @@ fn a_place_around_a_busy_mount_is_refused_as_a_whole() {
     shop.succeed("zpool export tank");
 }
 
-/// Force is for who uses files, not for what others have mounted.
+/// Force overrides open files, but not mounts of other file systems.
 #[test]
 fn what_others_have_mounted_on_a_file_system_keeps_it_also_by_force() {
     if !has_root("only root mounts on mounts") {
@@ -461,7 +460,7 @@ fn what_others_have_mounted_on_a_file_system_keeps_it_also_by_force() {
     }
     mount("umount", &[]);
     shop.succeed("zfs unmount -f tank/a");
-    // What may be mounted by itself is so the next time.
+    // Automatic mounting takes effect at the next import.
     shop.succeed("zfs set canmount=noauto tank/a");
     shop.succeed("zfs set canmount=on tank/a");
     assert!(!is_mounted(&shop.root().join("a")));

@@ -1,4 +1,4 @@
-//! A pool that an ordinary user has mounted, and everything that changes it.
+//! A pool mounted by an ordinary user, and all operations that change it.
 
 use crate::harness::{
     CHANGE_IN_MEMORY, Outcome, PYTHON, Rzfs, copy_program, has_python, is_mounted, outcome,
@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// The place of a user without the rights of root, with a pool `z` in `z.img` that is mounted at
-/// `m`.
+/// The directory of an unprivileged user, with a pool `z` in `z.img` that is mounted at `m`.
 pub(crate) struct Ordinary {
     pub(crate) rzfs: Rzfs,
     pub(crate) home: PathBuf,
@@ -34,14 +33,14 @@ impl Ordinary {
         this
     }
 
-    /// The place before there is a pool.
+    /// The directory before there is a pool.
     pub(crate) fn without_pool() -> Self {
         let rzfs = Rzfs::new();
         let home = rzfs.path("home");
         fs::create_dir(&home).unwrap();
         fs::create_dir(home.join("m")).unwrap();
         fs::create_dir(rzfs.path("run")).unwrap();
-        // Where others may not go the binary cannot be run.
+        // The binary cannot be run in a directory closed to other users.
         copy_program(&home.join("rzfs"));
         fs::set_permissions(rzfs.path(""), fs::Permissions::from_mode(0o755)).unwrap();
         if getuid().is_root() {
@@ -66,7 +65,7 @@ impl Ordinary {
         outcome.out
     }
 
-    /// The process that has the pool `z`.
+    /// The process that serves the pool `z`.
     pub(crate) fn process(&self) -> i32 {
         let socket = self.rzfs.path("run").join("rzfs/z.sock");
         let client = ControlClient::connect(&socket).unwrap().unwrap();
@@ -80,7 +79,7 @@ impl Ordinary {
         shell
     }
 
-    /// What a shell of the user writes.
+    /// The output of a shell of the user.
     pub(crate) fn shell(&self, script: &str) -> String {
         let outcome = outcome(&mut self.sh(script));
         assert_eq!(outcome.status, 0, "{script}: {outcome:?}");
@@ -89,7 +88,7 @@ impl Ordinary {
 }
 
 impl Drop for Ordinary {
-    /// A test that fails leaves no mounts behind.
+    /// Removes leftover mounts if a test fails.
     fn drop(&mut self) {
         if is_mounted(&self.home.join("m")) {
             self.run("umount --force z");
@@ -97,16 +96,16 @@ impl Drop for Ordinary {
     }
 }
 
-/// A shell of the user that stays somewhere until it is told to go on.
+/// A shell of the user that waits somewhere until it is told to go on.
 struct Staying(Child);
 
 impl Staying {
-    /// One that has begun with `first` and has `rest` to do.
+    /// A shell that runs `first`, waits, and then runs `rest`.
     fn new(user: &Ordinary, first: &str, rest: &str) -> Self {
         Self::with(user, &format!("{first} && echo there && read line\n{rest}"))
     }
 
-    /// One that says `there` when it has begun.
+    /// A shell whose script prints `there` when it has started.
     fn with(user: &Ordinary, script: &str) -> Self {
         let mut shell = unprivileged(&user.rzfs, Path::new("sh"));
         shell.args(["-c", script]).current_dir("/").env("M", user.path("m"));
@@ -117,9 +116,9 @@ impl Staying {
         Self(shell)
     }
 
-    /// Lets it go on; what it has written in the end.
+    /// Lets it go on; returns its remaining output.
     fn go_on(mut self) -> Vec<String> {
-        // It may not listen.
+        // It may not be reading.
         let _ = self.0.stdin.take().unwrap().write_all(b"\n");
         let written = BufReader::new(self.0.stdout.take().unwrap()).lines();
         written.collect::<Result<_, _>>().unwrap()
@@ -128,7 +127,7 @@ impl Staying {
 
 impl Drop for Staying {
     fn drop(&mut self) {
-        // It may have come to its end.
+        // It may have ended already.
         let _ = self.0.kill();
         self.0.wait().unwrap();
     }
@@ -226,7 +225,7 @@ fn children_come_and_go_while_their_parent_is_in_use() {
         ("zfs inherit readonly z/w", "cat $M/w/file; touch $M/w/new"),
         ("zfs set canmount=off z/w/y/z", "cat $M/w/file; test ! -e $M/w/y/z"),
         ("zfs destroy -r z/w", "ls -A $M | grep -x w || echo x"),
-        // A directory that there is.
+        // An existing directory.
         ("zfs create z/dir", "echo x > $M/dir/file; cat $M/dir/file"),
         ("zfs unmount z/dir", "test ! -e $M/dir/file && echo x"),
     ];
@@ -241,8 +240,8 @@ fn children_come_and_go_while_their_parent_is_in_use() {
     user.succeed("umount z");
 }
 
-/// A directory keeps its number for what is mounted on it, also when a file is closed that had that number
-/// in contents that are gone.
+/// A directory's inode number stays reserved for the mount on it, even when a file with that number
+/// in replaced contents is closed.
 #[test]
 fn what_is_mounted_on_a_directory_stays_when_what_had_its_number_is_closed() {
     let user = Ordinary::new();
@@ -260,7 +259,7 @@ fn what_is_mounted_on_a_directory_stays_when_what_had_its_number_is_closed() {
     let inside = Staying::new(&user, all, "cat file");
     holding.go_on();
     for name in ["one", "two", "three"] {
-        // The kernel forgets the name for that, and looks it up anew.
+        // This makes the kernel forget the name and look it up again.
         assert_eq!(user.run(&format!("zfs unmount z/{name}")).status, 1);
         assert_eq!(user.shell(&format!("cat $M/{name}/file")), "in\n", "{name}");
     }
@@ -278,7 +277,7 @@ fn a_child_keeps_the_directories_that_lead_to_it() {
     user.shell("echo in > $M/way/in/file");
     user.succeed("zfs destroy z/way/in");
     user.shell("mv -T $M/empty $M/way && rmdir $M/way");
-    // One that is nowhere but in the mount looks as if the user had made it.
+    // A directory that exists only in the mount looks as if the user had made it.
     user.succeed("zfs create z/way/in");
     user.shell(
         "umask 22; mkdir $M/like && test $(stat -c %u:%g:%a $M/like) = $(stat -c %u:%g:%a $M/way)",
@@ -287,7 +286,7 @@ fn a_child_keeps_the_directories_that_lead_to_it() {
     user.succeed("umount z");
 }
 
-/// Its directory stays for it, though the contents around it lack that.
+/// Its directory stays, although the contents around it no longer have it.
 #[test]
 fn a_child_that_a_rollback_has_covered_is_not_taken_away() {
     let user = Ordinary::new();
@@ -322,7 +321,7 @@ fn a_child_stands_for_a_directory_only() {
     user.succeed("umount z");
 }
 
-/// What could not be mounted, and what was opened for a quota only, is in nobody's use.
+/// A file system that could not be mounted, or was opened only for a quota, is not in use.
 #[test]
 fn what_is_not_mounted_is_destroyed_under_its_new_name() {
     let user = Ordinary::new();
@@ -380,7 +379,7 @@ fn what_the_helper_refuses_is_told_in_one_line() {
     assert!(is_told && refused.err.lines().count() == 1, "{refused:?}");
 }
 
-/// What decides whether anything can be changed is each file system, not the one that all share.
+/// Whether a file system is writable depends on itself, not on the one that is the shared mount.
 #[test]
 fn a_child_can_be_changed_in_a_parent_that_cannot() {
     let user = Ordinary::new();
@@ -504,7 +503,7 @@ fn what_the_kernel_has_to_know_of_a_mount_is_made_anew() {
     user.succeed("umount z");
 }
 
-/// What is so after every command: the mount is there, the process is the same, and files are read
+/// What holds after every command: the mount exists, the process is the same, and files can be read
 /// and written.
 fn assert_goes_on(user: &Ordinary, process: i32, line: &str, done: &Outcome) {
     assert!(is_mounted(&user.home.join("m")), "{line}: {done:?}");
@@ -658,7 +657,7 @@ fn every_command_leaves_an_ordinary_users_mount_where_it_is() {
     assert!(!is_mounted(&user.home.join("m")));
     user.succeed(&format!("mount {first} {second} {}", user.path("m")));
     assert_eq!(user.shell("cat $M/files/file $M/kept"), "inside\nkept\n");
-    // The last mount that a command ends takes the process along, which answers still.
+    // A command that ends the last mount also ends the process, which still replies.
     user.succeed("zfs unmount z");
     assert!(!is_mounted(&user.home.join("m")));
 }
@@ -677,7 +676,7 @@ fn what_nobody_may_execute_is_no_program() {
 fn a_pool_is_reached_after_its_user_has_logged_out() {
     let user = Ordinary::new();
     user.succeed("umount z");
-    // Pools of several tests may be in the place that is left.
+    // Pools of several tests may be in the fallback directory.
     let pool = format!("z{}", std::process::id());
     let (image, directory, session) = (user.path("z.img"), user.path("m"), user.path("session"));
     let run = |line: &str, session: Option<&str>| {
@@ -700,7 +699,7 @@ fn a_pool_is_reached_after_its_user_has_logged_out() {
         log_out();
         let list = format!("zpool list -Ho name {pool}");
         wait_until("it is found again", || run(&list, None).out == format!("{pool}\n"));
-        // So it is by who has logged in again.
+        // The socket is in the session's directory again after the user logs in.
         assert!(!socket.exists() && !user.home.join("session").exists());
         log_in();
         assert_eq!(run(&list, Some(&session)).out, format!("{pool}\n"));
@@ -708,17 +707,17 @@ fn a_pool_is_reached_after_its_user_has_logged_out() {
         assert_eq!((ended.status, ended.err.as_str()), (0, ""), "{ended:?}");
         assert!(!is_mounted(&user.home.join("m")));
     }
-    // The session may be back before the process has looked.
+    // The session may be back before the process has checked.
     let mounted = run(&format!("mount {image} {directory}"), Some(&session));
     assert_eq!((mounted.status, mounted.err.as_str()), (0, ""), "{mounted:?}");
-    // At no time is there none, or it might look in between.
+    // The directory is exchanged atomically, or the process might check in between.
     let next = user.path("next");
     user.shell(&format!("mkdir -m 700 {next}"));
     renameat_with(CWD, &session, CWD, &next, RenameFlags::EXCHANGE).unwrap();
     wait_until("it is where it was", || socket.exists());
     assert_eq!(run(&format!("umount {pool}"), Some(&session)).status, 0);
     assert!(!socket.exists());
-    // The session may be somebody else's.
+    // The session directory may belong to another user.
     for line in [format!("mount {image} {directory}"), format!("umount {pool}")] {
         let done = run(&line, Some("/"));
         assert_eq!((done.status, done.err.as_str()), (0, ""), "{done:?}");
@@ -736,13 +735,13 @@ fn root_reaches_the_pools_of_users_that_it_is_told_of() {
         assert_eq!((done.status, done.err.as_str()), (0, ""), "{line}: {done:?}");
     }
     assert_eq!(user.succeed("zfs list -Ho name"), "z\nz/c\n");
-    // Root's own pools are none of the user's.
+    // Root's own pools are not among the user's.
     let image = user.path("root.img");
     let made = outcome(user.rzfs.command().args(["zpool", "create", "--size", "96M", "r", &image]));
     assert_eq!(made.status, 1, "{made:?}");
     assert!(made.err.contains("only its owner"), "{made:?}");
     assert!(!Path::new(&image).exists());
-    // A link of the user's does not lead root to pools of root's own.
+    // A link made by the user does not lead root to root's own pools.
     let mut own = user.rzfs.command();
     own.env("RZFS_RUNTIME_DIR", user.rzfs.path("own")).args(["zpool", "create", "--size", "96M"]);
     let own = outcome(own.arg("r").arg(&image));
@@ -757,13 +756,13 @@ fn root_reaches_the_pools_of_users_that_it_is_told_of() {
     user.succeed("umount z");
 }
 
-/// Where users may let others in, which root says. What it is said in is put in place in a tree of
-/// mounts and directories of its own.
+/// Runs a script where users may let others in, which root configures. The configuration file is
+/// replaced in its own mount namespace and root directory.
 fn where_others_may_come_in(user: &Ordinary, script: &str) -> Outcome {
     let (root, settings) = (user.rzfs.path("root"), user.rzfs.path("fuse.conf"));
     fs::create_dir(&root).unwrap();
     fs::write(&settings, "user_allow_other\n").unwrap();
-    // Mounts of other tests come along, which would be in use as long as they are here.
+    // The copied mounts of other tests would stay in use as long as they are here.
     let world = "umount -a -c -i -l -t fuse.rzfs; mount --rbind / $ROOT && mount --bind $SETTINGS $ROOT/etc/fuse.conf &&
         exec chroot $ROOT sh -c \"$SCRIPT\"";
     let script = format!(
@@ -781,9 +780,9 @@ fn where_others_may_come_in(user: &Ordinary, script: &str) -> Outcome {
     outcome(&mut shell)
 }
 
-/// Runs a script of root in a tree of mounts of its own. `fusermount3` is not there any more after
-/// `hide_helper`, like all programs but a few in `$TOOLS`; `/dev/fuse` after `hide_device`. It is
-/// another script after `replace_helper`, until `$helper` is unmounted.
+/// Runs a script of root in its own mount namespace. `hide_helper` removes `fusermount3` and all
+/// programs except a few in `$TOOLS`; `hide_device` removes `/dev/fuse`; `replace_helper` replaces
+/// the helper by a script until `$helper` is unmounted.
 fn where_something_is_missing(user: &Ordinary, script: &str) -> Outcome {
     let tools = user.rzfs.path("tools");
     fs::create_dir_all(&tools).unwrap();
@@ -928,7 +927,7 @@ fn a_pool_that_cannot_be_unmounted_any_more_is_let_go_of_by_force() {
     user.succeed("umount z");
 }
 
-/// What a program has changed in memory is in no request yet.
+/// Changes through a mapping have not been sent in a request yet.
 #[test]
 fn what_only_the_kernel_knows_of_is_written_before_a_mount_is_left() {
     if !has_root("only root has a tree of mounts of its own") || !has_python() {
@@ -988,7 +987,7 @@ fn a_helper_that_always_fails_keeps_no_process() {
     }
     let user = Ordinary::new();
     user.succeed("umount z");
-    // As with too small a stack, which it gets from this process.
+    // As with too small a stack limit, which it inherits from this process.
     let script = "
         rzfs mount $IMAGE $M || exit
         replace_helper 'kill -SEGV $$'
@@ -1029,7 +1028,7 @@ fn what_a_helper_has_mounted_that_is_elsewhere_it_unmounts() {
 #[test]
 fn who_may_not_mount_where_a_pool_says_is_told_how_to_name_a_place() {
     let user = Ordinary::without_pool();
-    // Nobody but root makes this in the root directory.
+    // Only root can make this in the root directory.
     let (pool, image) = ("nobodys-place", user.path("n.img"));
     let told = |line: &str, status: i32| {
         let done = user.run(line);
@@ -1046,7 +1045,7 @@ fn who_may_not_mount_where_a_pool_says_is_told_how_to_name_a_place() {
     let advice = told(&format!("mount {image}"), 1);
     assert_eq!(advice, "name a directory: rzfs mount IMAGE DIRECTORY");
     user.run(&format!("zpool import -d {image} {pool}"));
-    // What was advised.
+    // The advice in the message.
     user.succeed(&format!("zfs set mountpoint={} {pool}", user.path("m")));
     user.succeed(&format!("zfs mount {pool}"));
     assert!(is_mounted(&user.home.join("m")));
@@ -1127,7 +1126,7 @@ fn a_child_covers_no_other_that_is_spelt_differently() {
     user.succeed("umount z");
 }
 
-/// A listing of the directory around names the file system, not what it stands for.
+/// Listing the parent returns the number of the file system, not of the directory below it.
 #[test]
 fn who_is_in_a_child_keeps_its_name_when_the_directory_around_is_listed() {
     let user = Ordinary::new();
@@ -1139,7 +1138,7 @@ fn who_is_in_a_child_keeps_its_name_when_the_directory_around_is_listed() {
         user.shell("cd $M/a; touch ../new; ls -f .. > /dev/null; /bin/pwd; ls -f $M; /bin/pwd");
     let names: Vec<_> = seen.lines().filter(|line| line.starts_with('/')).collect();
     assert_eq!(names, [&place; 2]);
-    // One number for each, however it is asked for.
+    // Each has one inode number, whichever way it is read.
     let numbers = "cd $M/a/b && mkdir -p c/d/e && stat -c %i . ../b && ls -id $PWD && \
         ls -fi .. | grep ' b$' && cat ../new 2> /dev/null; find $M > /dev/null && du -s $M > /dev/null";
     let numbers = user.shell(numbers);
@@ -1150,11 +1149,11 @@ fn who_is_in_a_child_keeps_its_name_when_the_directory_around_is_listed() {
     user.succeed("umount z");
 }
 
-/// As where a container has too many processes, or its user.
+/// As when a container, or its user, has too many processes.
 #[test]
 fn what_is_written_while_no_thread_can_be_started_is_kept() {
     let user = Ordinary::new();
-    // Root may not in all containers.
+    // In some containers even root may not.
     let limit = format!("prlimit --pid {} --nproc", user.process());
     let before = user.shell(&format!("{limit} --output SOFT --noheadings --raw"));
     user.shell(&format!("{limit}=1:"));
@@ -1180,7 +1179,7 @@ fn a_device_is_initialized_as_soon_as_a_thread_can_be_started_for_it() {
     let status = || user.succeed("zpool status -i z");
     assert!(status().contains("(0% initialized, started"), "{}", status());
     user.shell(&format!("{limit}={}:", before.trim()));
-    // Nobody has to ask again; it is looked after every few transaction groups.
+    // No further command is needed: this is checked every few transaction groups.
     wait_until("it is initialized", || {
         user.succeed("zpool sync z");
         status().contains("(100% initialized, completed")
@@ -1188,8 +1187,8 @@ fn a_device_is_initialized_as_soon_as_a_thread_can_be_started_for_it() {
     user.succeed("umount z");
 }
 
-/// The mode of a file comes last: before, lists of access rights would not say yet who is let in, and
-/// its owner could not give attributes to one that may not be written.
+/// The mode of a file is set last: before that, its access control lists are not complete, and its
+/// owner could not set attributes on a read-only file.
 #[test]
 fn copies_of_files_that_may_not_be_written_keep_their_attributes() {
     if !has_python() {

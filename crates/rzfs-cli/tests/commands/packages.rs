@@ -1,4 +1,4 @@
-//! Packages: trees, properties and holds that are sent and received.
+//! Packages: trees, properties and holds, sent and received.
 
 use crate::harness::Outcome;
 use crate::receiving::{
@@ -30,7 +30,7 @@ fn head(stream: &File) -> Package {
     Package::decode(&packed).unwrap()
 }
 
-/// Whether a package says that holds are in it.
+/// Whether a package is marked as containing holds.
 fn has_holds(stream: &File) -> bool {
     let mut stream = stream.try_clone().unwrap();
     stream.rewind().unwrap();
@@ -39,7 +39,7 @@ fn has_holds(stream: &File) -> bool {
     begin.version.features().contains(StreamFeatures::HOLDS)
 }
 
-/// The BEGINs of the streams in a package: from which snapshot to which.
+/// The BEGIN records in a package: from which snapshot to which.
 fn streams(stream: &File) -> Vec<(Guid, Guid, String)> {
     let mut stream = stream.try_clone().unwrap();
     stream.rewind().unwrap();
@@ -65,7 +65,7 @@ fn names(shop: &Workshop, of: &str) -> Vec<String> {
     listed.lines().map(|line| line.replace('\t', " ").replace(" -", "")).collect()
 }
 
-/// `from/a` with two snapshots, something below it and a clone of the first snapshot.
+/// `from/a` with two snapshots, children and a clone of the first snapshot.
 fn grown() -> Workshop {
     let shop = pools();
     let at = |name: &str| shop.rzfs.path("root").join("from/a").join(name);
@@ -103,7 +103,7 @@ fn a_package_says_what_is_in_it() {
     assert_eq!((&first.properties, second.properties.as_deref()), (&None, Some(&[][..])));
     assert_eq!(head(&sent(&shop, "-p -i @1 from/a@2")).from, None);
 
-    // Receivers look for holds only where the package says that there are some.
+    // Receivers look for holds only if the package is marked.
     let [with, without] = ["-h from/a@1", "-p from/a@1"].map(|line| sent(&shop, line));
     assert_eq!([has_holds(&with), has_holds(&without)], [true, false]);
     let held = head(&with);
@@ -227,7 +227,7 @@ fn trees_are_received_with_all_that_belongs_to_them() {
     assert_eq!(properties(&shop, "a:b", "tank/in/a@1"), ["a:b c c received"]);
     assert_eq!(properties(&shop, "readonly", "tank/in/a/clone"), ["readonly on on received"]);
     assert!(shop.succeed("zfs holds -H tank/in/a@1").starts_with("tank/in/a@1\ttag\t"));
-    // Once more it is passed over; elsewhere it has other names, and no holds.
+    // A second time it is skipped; elsewhere it gets other names and no holds.
     let again = receives(&shop, "-v -d tank/in", &whole);
     assert!(again.lines().all(|line| line.ends_with(" already exists; ignoring")), "{again}");
     receives(&shop, "-u -h -e tank/in/a/b", &whole);
@@ -242,7 +242,7 @@ fn news_of_a_tree_rename_what_is_here_and_destroy_it_if_they_are_to() {
     let shop = grown();
     receives(&shop, "tank/r", &sent(&shop, "-R from/a@1"));
     receives(&shop, "tank/r", &sent(&shop, "-R -i @1 from/a@2"));
-    // There, and here.
+    // At the sender, and here.
     for line in [
         "zfs rename from/a/kid from/a/kod",
         "zfs destroy -r from/a/b",
@@ -306,7 +306,7 @@ fn news_of_a_tree_rename_what_is_here_and_destroy_it_if_they_are_to() {
     );
     let kod = shop.rzfs.path("root").join("tank/r/kod/file");
     assert_eq!(fs::read(kod).unwrap(), "other words ".repeat(20_000).as_bytes());
-    // Names that change places.
+    // Two names are swapped.
     for line in [
         "zfs rename from/a/kod from/a/x",
         "zfs rename from/a/new from/a/kod",
@@ -325,7 +325,7 @@ fn news_of_a_tree_rename_what_is_here_and_destroy_it_if_they_are_to() {
     exported_and_judged(&shop);
 }
 
-/// What cannot be destroyed or renamed stays, and keeps nothing else from following the news.
+/// What cannot be destroyed or renamed stays, and the other changes are still made.
 #[test]
 fn a_change_of_a_tree_that_is_refused_keeps_none_of_the_others_from_being_made() {
     let shop = pools();
@@ -363,7 +363,7 @@ fn a_change_of_a_tree_that_is_refused_keeps_none_of_the_others_from_being_made()
     exported_and_judged(&shop);
 }
 
-/// What was a clone there is none any more, and so it is here; a new receiver gets it first.
+/// A promoted clone is no longer a clone, here as well; a new receiver gets it first.
 #[test]
 fn a_clone_that_was_promoted_there_is_promoted_here() {
     let shop = pools();
@@ -399,7 +399,7 @@ fn a_clone_that_was_promoted_there_is_promoted_here() {
         assert_eq!(fs::read(at(name).join("b/two")).unwrap(), b"2");
         assert_eq!(fs::read(at(name).join("a/one")).unwrap(), b"1");
     }
-    // Nothing can be received before itself.
+    // A dataset cannot be received before itself.
     shop.succeed("zfs clone from/t/b@3 from/t/b/below");
     shop.succeed("zfs promote from/t/b/below");
     shop.succeed("zfs snapshot -r from/t/b@4");
@@ -433,7 +433,7 @@ fn what_a_stream_says_of_properties_gives_way_to_what_is_set_here() {
     assert_eq!(properties(&shop, "compression", "tank/c"), ["compression on gzip default"]);
     shop.succeed("zfs inherit -S compression tank/c");
     assert_eq!(properties(&shop, "compression", "tank/c"), ["compression gzip gzip received"]);
-    // What the stream does not say any more goes, unless it is this one's own.
+    // A received value missing in the stream is removed; a local one stays.
     shop.succeed("zfs set compression=lz4 tank/c");
     shop.succeed("zfs inherit a:b from/a");
     shop.succeed("zfs set compression=zle from/a");
@@ -445,11 +445,11 @@ fn what_a_stream_says_of_properties_gives_way_to_what_is_set_here() {
     shop.succeed("zfs inherit -S compression tank/c");
     receives(&shop, "-u -x compression tank/c", &send(3));
     assert_eq!(properties(&shop, "compression", "tank/c"), ["compression on zle default"]);
-    // A stream that says nothing leaves them alone.
+    // A stream without properties leaves them alone.
     shop.succeed("zfs snapshot from/a@4");
     receives(&shop, "-u tank/c", &sent(&shop, "-i @3 from/a@4"));
     assert_eq!(properties(&shop, "compression", "tank/c"), ["compression on zle default"]);
-    // What is not received to its end leaves them as they were.
+    // An incomplete receive leaves them unchanged.
     shop.succeed("zfs set quota=50M from/a");
     let whole = send(5);
     let mut bytes = Vec::new();
@@ -462,7 +462,7 @@ fn what_a_stream_says_of_properties_gives_way_to_what_is_set_here() {
     );
     receives(&shop, "-u tank/c", &whole);
     assert_eq!(properties(&shop, "quota", "tank/c"), ["quota 52428800 52428800 received"]);
-    // The first ones that come take the place of all that was set before.
+    // The first received properties replace all values set before.
     receives(&shop, "-u tank/d", &sent(&shop, "from/a@4"));
     shop.succeed("zfs set compression=gzip tank/d");
     shop.succeed("zfs set my:own=word tank/d");
@@ -471,7 +471,7 @@ fn what_a_stream_says_of_properties_gives_way_to_what_is_set_here() {
         properties(&shop, "compression,my:own,quota", "tank/d"),
         ["compression zle zle received", "my:own - - -", "quota 52428800 52428800 received"]
     );
-    // They are sent as they were received, whatever is in force.
+    // They are sent as they were received, whichever values are in force.
     shop.succeed("zfs set compression=lz4 tank/d");
     let number = |name: &str, number| (name.to_owned(), SentValue::Number(number));
     let mut backup = head(&sent(&shop, "-b tank/d@5")).datasets.remove(0).properties.unwrap();
@@ -480,7 +480,7 @@ fn what_a_stream_says_of_properties_gives_way_to_what_is_set_here() {
     exported_and_judged(&shop);
 }
 
-/// Below a mounted file system, too: the mount follows.
+/// Also below a mounted file system: the mount follows.
 #[test]
 fn mounts_follow_properties_that_are_received() {
     let shop = pools();
@@ -498,7 +498,7 @@ fn mounts_follow_properties_that_are_received() {
     exported_and_judged(&shop);
 }
 
-/// What a dataset cannot have is told, and nothing else is wrong.
+/// Properties that a dataset cannot have are reported, and everything else succeeds.
 #[test]
 fn properties_that_a_target_cannot_have_are_told() {
     let shop = pools();
@@ -529,13 +529,13 @@ fn names_of_properties_that_nobody_can_have_are_told() {
     let long = format!("a:{}", "x".repeat(1100));
     let outcome = receive(&shop, &format!("-x {long} tank/a"), &sent(&shop, "-p -i @1 from/a@2"));
     assert!(outcome.err.contains("its name is too long"), "{outcome:?}");
-    // The pool goes on.
+    // The pool is still usable.
     fs::write(shop.root().join("a/file"), "contents").unwrap();
     shop.succeed("zpool sync tank");
     exported_and_judged(&shop);
 }
 
-/// Where a mount is in use its properties come back all the same.
+/// Properties are also restored if a mount is in use.
 #[test]
 fn what_is_set_here_stays_if_nothing_is_received() {
     let shop = pools();
@@ -548,7 +548,7 @@ fn what_is_set_here_stays_if_nothing_is_received() {
     let before = properties(&shop, "mountpoint,quota,a:b", "tank/a");
     let used = File::create(mountpoint.join("used")).unwrap();
     shop.succeed("zfs snapshot from/a@2");
-    // It is not what the stream is the news of.
+    // The stream is not an increment for this file system.
     let refused = receive(&shop, "tank/a", &sent(&shop, "-p -i @1 from/a@2"));
     assert_eq!(refused.status, 1, "{refused:?}");
     assert_eq!(properties(&shop, "mountpoint,quota,a:b", "tank/a"), before);
@@ -556,8 +556,8 @@ fn what_is_set_here_stays_if_nothing_is_received() {
     exported_and_judged(&shop);
 }
 
-/// Properties come back to what had them, and not to what has its name now; what others have set since
-/// stays.
+/// Properties are restored on the dataset that had them, not on one that has its name now; values
+/// set by others since then stay.
 #[test]
 fn what_others_set_while_something_is_received_stays_if_it_breaks_off() {
     let shop = pools();
@@ -615,8 +615,8 @@ fn what_others_set_while_something_is_received_stays_if_it_breaks_off() {
     exported_and_judged(&shop);
 }
 
-/// What a package says of a snapshot is said of the one that comes of it, whatever its target is called by
-/// then.
+/// Properties of a snapshot are applied to the snapshot that was received, whatever its file system
+/// is called by then.
 #[test]
 fn a_target_that_is_renamed_while_it_receives_gets_all_of_it() {
     let shop = pools();
@@ -650,7 +650,7 @@ fn a_target_that_is_renamed_while_it_receives_gets_all_of_it() {
     exported_and_judged(&shop);
 }
 
-/// A tree of OpenZFS that was received is sent as the package that it came in.
+/// A received OpenZFS tree is sent as the same package that it came in.
 #[test]
 fn a_golden_tree_is_sent_again_as_it_came() {
     let golden = |name: &str| GoldenStream::all().into_iter().find(|one| one.name() == name);
@@ -663,14 +663,14 @@ fn a_golden_tree_is_sent_again_as_it_came() {
         let (ours, theirs) = (sent(&shop, line), file_of(&golden.bytes().unwrap()));
         let (mut said, mut expected) = (head(&ours), head(&theirs));
         for (ours, theirs) in said.datasets.iter_mut().zip(&mut expected.datasets) {
-            // The identity of a head is where it is, and received values are in another order.
+            // The guid of a head is local, and received values are in another order.
             ours.guid = theirs.guid;
             for properties in [&mut ours.properties, &mut theirs.properties] {
                 properties.as_mut().unwrap().sort_by(|a, b| a.0.cmp(&b.0));
             }
         }
         assert_eq!(said, expected, "{line}");
-        // Blocks are not those of the first sender, who had larger ones.
+        // Blocks differ from those of the first sender, whose blocks were larger.
         assert_eq!(streams(&ours), streams(&theirs), "{line}");
         receives(&shop, "tank/copy", &ours);
     }
@@ -679,7 +679,7 @@ fn a_golden_tree_is_sent_again_as_it_came() {
     shop.judge();
 }
 
-/// A copy beside what it is a copy of.
+/// A copy beside its original.
 #[test]
 fn trees_whose_members_have_snapshots_in_common_are_received() {
     let shop = pools();
@@ -711,7 +711,7 @@ fn trees_whose_members_have_snapshots_in_common_are_received() {
     exported_and_judged(&shop);
 }
 
-/// Nor is one of them taken for another that is not here yet.
+/// Nor is one of them mistaken for another that is not here yet.
 #[test]
 fn what_is_new_in_a_tree_is_not_received_into_another_member() {
     let shop = pools();
@@ -731,7 +731,7 @@ fn what_is_new_in_a_tree_is_not_received_into_another_member() {
     exported_and_judged(&shop);
 }
 
-/// What goes below the one that takes its name.
+/// A dataset moves below another one that takes its name.
 #[test]
 fn news_of_a_tree_turn_it_inside_out() {
     let shop = pools();
@@ -775,7 +775,7 @@ fn mounts_follow_names_that_are_exchanged() {
     }
 }
 
-/// Streams of somebody who knows how to count checksums.
+/// Malicious streams with correct checksums.
 #[test]
 fn packages_of_somebody_hostile_are_refused_and_change_nothing() {
     let shop = pools();

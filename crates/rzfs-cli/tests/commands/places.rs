@@ -1,4 +1,4 @@
-//! Where mounts go, and where they do not go: what is in a pool cannot lead them astray.
+//! Where mounts go: the contents of a pool cannot redirect them.
 
 use crate::harness::{Outcome, is_mounted, outcome, wait_until};
 use crate::workshop::Workshop;
@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A pool with the child `tank/sub` and `tank/sub/deep`; where their directory should be the root
+/// A pool with the children `tank/sub` and `tank/sub/deep`; in place of their directory, the root
 /// file system has a link to a directory outside.
 fn with_a_link(shop: &Workshop) -> PathBuf {
     let outside = shop.rzfs.path("outside");
@@ -31,7 +31,7 @@ fn assert_refused(outcome: &Outcome, name: &str) {
     assert!(line.is_some_and(|line| line.ends_with(says)), "{name}: {outcome:?}");
 }
 
-/// How often something is mounted at or below a directory.
+/// The mounts at or below a directory.
 fn mounts_below(directory: &Path) -> Vec<String> {
     let directory = directory.to_str().unwrap().to_owned();
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -56,7 +56,7 @@ fn a_link_in_a_file_system_leads_no_mount_astray() {
         assert_refused(&partly, "tank/sub");
         assert_refused(&partly, "tank/sub/deep");
         assert_eq!(mounts_below(&outside), Vec::<String>::new());
-        // What can be mounted is.
+        // The other file systems are mounted.
         assert_eq!(mounts_below(&mounted).len(), 1, "{options}");
         shop.rzfs.succeed(["umount", "tank"]);
     }
@@ -64,7 +64,7 @@ fn a_link_in_a_file_system_leads_no_mount_astray() {
     assert_refused(&imported, "tank/sub");
     assert_refused(&shop.run("zfs mount tank/sub"), "tank/sub");
     assert_eq!(mounts_below(&outside), Vec::<String>::new());
-    // Once the link has gone the directory is made.
+    // Once the link is removed, the directory is made.
     fs::remove_file(shop.root().join("sub")).unwrap();
     shop.succeed("zfs mount -a");
     assert!(is_mounted(&shop.root().join("sub/deep")));
@@ -81,7 +81,7 @@ fn mount_points_stay_below_the_alternate_root() {
     assert!(is_mounted(&inside) || !getuid().is_root());
     assert!(!shop.rzfs.path("outside").exists());
     shop.succeed("zpool export tank");
-    // Links on the way would leave it too.
+    // Links within the path would also lead outside.
     let outside = shop.rzfs.path("elsewhere");
     fs::create_dir(&outside).unwrap();
     let _ = fs::remove_dir(&inside);
@@ -123,7 +123,7 @@ fn an_import_takes_the_mounts_away_that_a_killed_process_has_left() {
     for _ in 0..2 {
         let process = i32::try_from(shop.rzfs.daemon("tank")).unwrap();
         kill_process(Pid::from_raw(process).unwrap(), Signal::KILL).unwrap();
-        // Another test's import of a `tank` may have taken the mounts away already.
+        // Another test's import of a `tank` may have removed the mounts already.
         wait_until("the process has gone", || {
             fs::read_dir(shop.root()).is_err_and(|error| error.raw_os_error() == Some(107))
                 || !is_mounted(&shop.root())
@@ -137,12 +137,12 @@ fn an_import_takes_the_mounts_away_that_a_killed_process_has_left() {
     shop.judge();
 }
 
-/// With what the kernel remembers of the outer one, the way to the inner one ends in it.
+/// With the outer mount's attributes in the kernel's cache, the path to the inner one ends in it.
 #[test]
 fn dead_mounts_are_taken_away_though_the_kernel_remembers_their_attributes() {
     let shop = Workshop::new();
     let below = shop.rzfs.path("root");
-    // No other test's import may take them away.
+    // With this name, no other test's import can remove them.
     shop.succeed("zpool create --size 96M -R ROOT killed A");
     shop.succeed("zfs create killed/s");
     let before = mounts_below(&below);
@@ -207,13 +207,13 @@ fn what_is_in_a_directory_is_respected_with_overlay_off() {
     let said = format!("cannot mount '{}': directory is not empty\n", place.display());
     assert_eq!(shop.refuse("zfs mount tank/sub", 1), said);
     shop.succeed("zpool export tank");
-    // The others are mounted all the same.
+    // The others are still mounted.
     assert_eq!(shop.refuse("zpool import -d IMAGES -R ROOT tank", 1), said);
     assert!(is_mounted(&shop.root()) && !is_mounted(&place));
     shop.succeed("zfs set overlay=on tank/sub");
     shop.succeed("zfs mount tank/sub");
     assert!(!place.join("file").exists());
-    // A mount that makes way for a moment comes back.
+    // A mount that is moved away for a moment is restored.
     shop.succeed("zfs set overlay=off tank/sub");
     shop.succeed("zfs set readonly=on tank");
     assert!(shop.run("zfs get -Ho value mounted tank/sub").out.starts_with("yes"));
@@ -225,13 +225,13 @@ fn what_is_in_a_directory_is_respected_with_overlay_off() {
     shop.succeed("zpool export tank");
 }
 
-/// Runs a script with mounts of its own, which can cover `/proc`; not as an ordinary user.
+/// Runs a script in its own mount namespace, which can hide `/proc`; not as an ordinary user.
 fn apart(shop: &Workshop, script: &str) -> Option<Outcome> {
     if !has_root("only root has mounts of its own") {
         return None;
     }
     let mut command = Command::new("unshare");
-    // Mounts of other tests come along, which could not be exported as long as they are here.
+    // The copied mounts of other tests could not be exported as long as they are here.
     let alone = "mount --make-rprivate /\numount -a -c -i -l -t fuse.rzfs || true";
     command.args(["-m", "sh", "-ec"]).arg(format!("{alone}\n{script}"));
     command.env("RZFS", env!("CARGO_BIN_EXE_rzfs")).env("EMPTY", shop.rzfs.path("empty"));
@@ -333,7 +333,7 @@ fn mounts_for_which_descriptors_are_lacking_are_not_there() {
         command.args(["-c", &script, env!("CARGO_BIN_EXE_rzfs")]).args([&root, &images]);
         let imported = outcome(&mut command);
         assert!(imported.status <= 1, "{most}: {imported:?}");
-        // Nobody waits for one that is there and not served.
+        // No mount is left without a process, which `ls` would wait for.
         let mut listing = Command::new("timeout");
         listing.args(["30", "ls", "-R"]).arg(&root);
         assert_eq!(outcome(&mut listing).status, 0, "{most}: {imported:?}");

@@ -1,4 +1,4 @@
-//! Properties of pools: set, imported with, and told again.
+//! Pool properties: setting, importing with, and reading them.
 
 use crate::harness::outcome;
 use crate::workshop::Workshop;
@@ -51,7 +51,7 @@ fn a_pool_is_imported_with_properties() {
     shop.succeed(&format!("{import} failmode=continue -o comment=mine -o a:b=c tank"));
     assert_eq!(values(&shop, "failmode,comment,a:b"), "continue\tlocal\nmine\tlocal\nc\tlocal\n");
     shop.succeed("zpool export tank");
-    // They are on disk; a pool that is only read keeps what it has.
+    // They are on disk; a pool opened read-only keeps its values.
     shop.succeed(&format!("{import} readonly=on -o failmode=wait tank"));
     assert_eq!(values(&shop, "failmode"), "continue\tlocal\n");
     let readonly = "zfs get -Ho value,source readonly tank";
@@ -211,7 +211,7 @@ fn a_pool_whose_root_cannot_have_its_properties_is_not_made() {
     // Nothing was written for that.
     shop.succeed("zpool import -N -d IMAGES old");
     shop.succeed("zpool export old");
-    // What the pool takes for itself only the pool knows.
+    // Only the pool knows how much space it reserves for itself.
     let refused = shop.refuse("zpool create --size 128M -m none -O quota=1 tank B", 1);
     let reason = "size is less than current used or reserved space";
     assert_eq!(refused, format!("cannot create 'tank': {reason}\n"));

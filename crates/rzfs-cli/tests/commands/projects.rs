@@ -22,7 +22,7 @@ fn shop() -> Workshop {
     shop
 }
 
-/// Runs a line in the file system; what takes longer than a few seconds has a status of `timeout`.
+/// Runs a line in the file system; if it takes too long, it has the exit status of `timeout`.
 fn run(shop: &Workshop, line: &str) -> Outcome {
     let mut command = shop.rzfs.prepared(Command::new("timeout"));
     command.args(["-s", "KILL", "20", env!("CARGO_BIN_EXE_rzfs")]).args(line.split(' '));
@@ -35,7 +35,7 @@ fn succeed(shop: &Workshop, line: &str) -> String {
     done.out
 }
 
-/// Lines or parts in no order.
+/// Lines or parts as an unordered set.
 fn sorted(text: &str, end: char) -> BTreeSet<&str> {
     text.split_terminator(end).collect()
 }
@@ -43,7 +43,7 @@ fn sorted(text: &str, end: char) -> BTreeSet<&str> {
 #[test]
 fn projects_are_set_listed_checked_and_cleared() {
     let shop = shop();
-    // As OpenZFS shows the same.
+    // OpenZFS prints the same.
     assert_eq!(succeed(&shop, "zfs project -p 17 -s f1"), "");
     assert_eq!(succeed(&shop, "zfs project f1 f0"), "   17 P f1\n    0 - f0\n");
     assert_eq!(
@@ -61,7 +61,7 @@ fn projects_are_set_listed_checked_and_cleared() {
     assert_eq!(succeed(&shop, "zfs project -c -r pd"), "");
     assert_eq!(succeed(&shop, "zfs project -C -k -r pd"), "");
     assert_eq!(succeed(&shop, "zfs project pd/s/"), "    9 - pd/s/\n    9 - pd/s/deep\n");
-    // What is below a directory gets what that has.
+    // Everything below a directory gets the directory's project.
     assert_eq!(succeed(&shop, "zfs project -p 4 pd"), "");
     let checked = succeed(&shop, "zfs project -0 -c -r pd");
     assert_eq!(sorted(&checked, '\0'), BTreeSet::from(["pd", "pd/s", "pd/s/deep"]));
@@ -157,7 +157,7 @@ fn options_that_do_not_go_together_are_refused() {
     }
 }
 
-/// Nobody but root mounts in a mount; an ordinary user's file systems are in one.
+/// Only root makes mounts in mounts; an ordinary user's file systems share one.
 #[test]
 fn file_systems_that_share_a_mount_are_left_alone() {
     let user = Ordinary::new();

@@ -1,4 +1,4 @@
-//! Properties that running mounts follow.
+//! Property changes that take effect on running mounts.
 
 use crate::harness::outcome;
 use crate::workshop::Workshop;
@@ -19,8 +19,7 @@ fn a_mount_in_use_follows_readonly() {
     shop.succeed("zpool create --size 96M -R ROOT tank A");
     let root = shop.root();
     fs::write(root.join("file"), "one").unwrap();
-    // A directory in use keeps the mount from being unmounted. Nobody but root changes such a
-    // mount.
+    // A directory in use keeps the mount from being unmounted. Only root can change such a mount.
     let in_use = getuid().is_root().then(|| File::open(&root).unwrap());
     shop.succeed("zfs set readonly=on tank");
     for refused in [
@@ -44,7 +43,7 @@ fn files_that_are_open_for_writing_become_read_only() {
     shop.succeed("zpool create --size 96M -R ROOT tank A");
     let mut file = File::create(shop.root().join("file")).unwrap();
     file.write_all(b"one").unwrap();
-    // The kernel does not let a mount with such files be read-only, which is told.
+    // The kernel refuses to make a mount with such files read-only, and that is reported.
     shop.run("zfs set readonly=on tank");
     assert_eq!(file.write_all(b"two").unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
     drop(file);
@@ -145,7 +144,7 @@ fn what_can_be_allocated_can_be_written_with_all_its_copies() {
     shop.succeed("zpool create --size 160M -R ROOT tank A");
     shop.succeed("zfs set copies=2 tank");
     shop.succeed("zfs set compression=off tank");
-    // Not on disk yet, and counted all the same.
+    // Data that is not on disk yet is also counted.
     fs::write(shop.root().join("earlier"), vec![1; 4 << 20]).unwrap();
     let mut file = File::create(shop.root().join("file")).unwrap();
     let (mut fits, mut too_much) = (0_u64, 160 << 20);
@@ -279,7 +278,7 @@ fn properties_of_users_are_inherited_in_the_whole_tree_with_its_snapshots() {
     shop.succeed("zfs set u:v=1 tank/a tank/a@s");
     shop.succeed("zfs inherit -r u:v tank");
     assert_eq!(shop.succeed("zfs get -rH -t all -s local -o name,value u:v tank"), "");
-    // What is nothing is so many bytes.
+    // Zero is printed with a unit.
     assert_eq!(shop.succeed("zfs list -Ho written@s tank/a"), "0B\n");
     assert!(shop.succeed("zfs destroy -nv tank/a@s").ends_with("would reclaim 0B\n"));
     shop.refuse("zfs set quota=10M quota=20M tank", 255);

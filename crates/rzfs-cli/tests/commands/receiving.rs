@@ -47,7 +47,7 @@ pub(crate) fn file_of(bytes: &[u8]) -> File {
     file
 }
 
-/// Runs `zfs receive` on a stream from its beginning.
+/// Runs `zfs receive` on a stream from its start.
 pub(crate) fn receive(shop: &Workshop, line: &str, stream: &File) -> Outcome {
     let mut stream = stream.try_clone().unwrap();
     stream.rewind().unwrap();
@@ -65,7 +65,7 @@ pub(crate) fn receives(shop: &Workshop, line: &str, stream: &File) -> String {
     outcome.out
 }
 
-/// What is below a directory: the names, modes, times and contents.
+/// The tree below a directory: the names, modes, times and contents.
 pub(crate) fn tree(directory: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut pending = vec![directory.to_owned()];
@@ -102,7 +102,7 @@ fn file_systems_are_received_and_go_on_with_increments_while_they_are_used() {
     shop.succeed("zfs snapshot from/a/b@s1");
     let first = tree(&at);
     let full = sent(&shop, "-c from/a/b@s1");
-    // Whoever reads changes times, and so the file system.
+    // Reading changes access times, and so the file system.
     let said = receives(&shop, "-v -o atime=off tank/copy", &full);
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines[0], "receiving full stream of from/a/b@s1 into tank/copy@s1");
@@ -130,7 +130,7 @@ fn file_systems_are_received_and_go_on_with_increments_while_they_are_used() {
     assert_eq!(tree(&copy), tree(&at));
     assert_eq!(tree(&copy.join(".zfs/snapshot/s1")), first);
     drop(open);
-    // And goes on.
+    // And the file system is usable.
     fs::write(copy.join("of its own"), "changed here").unwrap();
     shop.succeed("zpool sync tank");
     let history = shop.succeed("zpool history tank");
@@ -189,7 +189,7 @@ fn what_does_not_fit_is_refused_in_the_words_that_scripts_know() {
     assert!(!copy.join("local").exists() && copy.join("two").exists());
     let known = receives(&shop, "-v tank/copy", &second);
     assert_eq!(known, "snap tank/copy@s2 already exists; ignoring\n");
-    // What is no stream, or not all of one.
+    // Invalid or incomplete streams.
     let broken = |bytes: &[u8]| {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
@@ -260,7 +260,7 @@ fn targets_are_named_in_four_ways_and_get_properties() {
     let none = receive(&shop, "-d tank/none", &full);
     assert_eq!(none.err, "cannot receive: specified fs (tank/none) does not exist\n");
 
-    // What has another name by now is found.
+    // A renamed snapshot is found.
     shop.succeed("zfs rename tank/below/b tank/below/renamed");
     fs::write(from(&shop).join("two"), "2").unwrap();
     shop.succeed("zfs snapshot from/a/b@s2");
@@ -269,7 +269,7 @@ fn targets_are_named_in_four_ways_and_get_properties() {
     let first = "receiving incremental stream of from/a/b@s2 into tank/below/";
     assert!(said.starts_with(first), "{said}");
     receives(&shop, "-u tank/quiet", &increment);
-    // A clone is received below its origin, or where one says what that is.
+    // A clone is received below its origin, or where an option names the origin.
     shop.succeed("zfs clone from/a/b@s2 from/clone");
     fs::write(shop.rzfs.path("root").join("from/clone/three"), "3").unwrap();
     shop.succeed("zfs snapshot from/clone@c");
@@ -277,7 +277,7 @@ fn targets_are_named_in_four_ways_and_get_properties() {
     let missing = receive(&shop, "tank/orphan", &sent(&shop, "-i from/a/b@s1 from/a/b@s2"));
     assert!(missing.err.ends_with("destination 'tank/orphan' does not exist\n"), "{missing:?}");
     receives(&shop, "tank/clone", &clone);
-    // It is not what it was made of, whatever has that name.
+    // The origin is found by guid, not by name.
     shop.succeed("zfs create tank/clones");
     for stream in ["from/a/b@s1", "-i @s1 from/a/b@s2"] {
         receives(&shop, "tank/clones/origin", &sent(&shop, stream));
@@ -329,13 +329,13 @@ fn all_snapshots_between_two_are_received_and_those_that_are_there_are_passed_ov
     assert_eq!(lines[0][..3], ["incremental", "s2", "from/a/b@s3"]);
     assert_eq!(lines[1][..3], ["incremental", "s3", "from/a/b@s4"]);
     let total: u64 = lines[2][1].parse().unwrap();
-    // And the head and the end of the package.
+    // Plus the head and the end of the package.
     let len = sent(&shop, "-I @s2 from/a/b@s4").metadata().unwrap().len();
     assert_eq!(total + 3 * 312, len);
     let named = receive(&shop, "tank/other@name", &all);
     let why = "cannot receive: cannot specify snapshot name for multi-snapshot stream\n";
     assert_eq!((named.status, named.err.as_str()), (1, why));
-    // What is cut off has come as far as whole snapshots did.
+    // A package that is cut off is received up to the last whole snapshot.
     receives(&shop, "-o atime=off tank/cut", &sent(&shop, "from/a/b@s1"));
     let mut bytes = Vec::new();
     let mut stream = all.try_clone().unwrap();
@@ -351,7 +351,7 @@ fn all_snapshots_between_two_are_received_and_those_that_are_there_are_passed_ov
     exported_and_judged(&shop);
 }
 
-/// Contents are mounted with what properties let happen, or not at all.
+/// The contents are mounted as the properties allow, or not at all.
 #[test]
 fn properties_of_a_target_come_before_the_contents() {
     let shop = pools();
@@ -373,7 +373,7 @@ fn properties_of_a_target_come_before_the_contents() {
     exported_and_judged(&shop);
 }
 
-/// Whatever is renamed while it is received gets what it was to get.
+/// A target renamed during the receive gets everything that it should.
 #[test]
 fn a_target_that_is_renamed_meanwhile_is_mounted_by_its_new_name() {
     let shop = pools();
@@ -402,7 +402,7 @@ fn a_target_that_is_renamed_meanwhile_is_mounted_by_its_new_name() {
     exported_and_judged(&shop);
 }
 
-/// A sender that goes away, or says nothing, leaves nothing behind, and keeps nobody who uses force.
+/// A sender that exits or stalls leaves nothing behind, and does not block commands with force.
 #[test]
 fn a_stream_without_an_end_leaves_nothing() {
     let shop = pools();
@@ -416,7 +416,7 @@ fn a_stream_without_an_end_leaves_nothing() {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut receive = command.spawn().unwrap();
         receive.stdin.as_mut().unwrap().write_all(&half).unwrap();
-        // It has begun.
+        // The receive has started.
         let mut said = [0; 10];
         receive.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         assert_eq!(&said, b"receiving ");
@@ -461,7 +461,7 @@ fn a_stream_without_an_end_leaves_nothing() {
     exported_and_judged(&shop);
 }
 
-/// Whoever sends may wait for what becomes of the stream before letting go of the pipe.
+/// A sender may wait for the result of the receive before it closes the pipe.
 #[test]
 fn a_stream_that_has_come_to_its_end_is_received_while_its_sender_waits() {
     let shop = pools();

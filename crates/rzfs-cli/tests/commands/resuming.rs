@@ -1,4 +1,4 @@
-//! `zfs receive -s` and `-A`, `zfs send -t`: streams that break off, and their rest.
+//! `zfs receive -s` and `-A`, `zfs send -t`: interrupted streams and their resumption.
 
 use crate::harness::kill_server;
 use crate::receiving::{command, exported_and_judged, from, pools, receive, receives, sent, tree};
@@ -8,7 +8,7 @@ use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Bytes that nobody can compress.
+/// Incompressible bytes.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
@@ -35,7 +35,7 @@ fn token(shop: &Workshop, name: &str) -> String {
     shop.succeed(&line).trim().to_owned()
 }
 
-/// Receives a stream that is cut, and gives the token.
+/// Receives an incomplete stream, and returns the token.
 fn breaks_off(shop: &Workshop, line: &str, what: &str, stream: &File) -> String {
     let outcome = receive(shop, &format!("-s {line}"), stream);
     let token = token(shop, line.rsplit(' ').next().unwrap());
@@ -50,7 +50,7 @@ fn breaks_off(shop: &Workshop, line: &str, what: &str, stream: &File) -> String 
     token
 }
 
-/// What is to be sent: files of several sizes.
+/// Creates the files to send, of several sizes.
 fn fill(directory: &Path, seed: u64) {
     fs::create_dir_all(directory.join("deep")).unwrap();
     for number in 0..8 {
@@ -81,7 +81,7 @@ fn a_new_file_system_is_received_in_several_attempts() {
     );
     let busy = shop.refuse("zfs snapshot tank/copy@x", 1);
     assert!(busy.starts_with("cannot create snapshot 'tank/copy@x': dataset is busy\n"), "{busy}");
-    // It stays, and nothing else gets there.
+    // The state persists, and nothing else can be received there.
     shop.succeed("zpool export tank");
     shop.judge();
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
@@ -164,7 +164,7 @@ fn increments_are_received_in_several_attempts_while_what_they_change_is_used() 
     assert!(history.contains("zfs receive -A tank/copy\n"), "{history}");
 
     let first = breaks_off(&shop, "tank/copy", "incremental", &part_of(&increment, 70));
-    // The snapshot is found under whichever name, and so is its source.
+    // The snapshot is found under any name, and so is its source.
     shop.succeed("zfs bookmark from/a/b@s1 from/a/b#kept");
     shop.succeed("zfs destroy from/a/b@s1");
     shop.succeed("zfs rename from/a/b@s2 from/a/b@later");
@@ -179,7 +179,7 @@ fn increments_are_received_in_several_attempts_while_what_they_change_is_used() 
     assert_eq!(tree(&copy), tree(&now));
     assert_eq!(tree(&copy.join(".zfs/snapshot/s1")), before);
     assert_eq!(token(&shop, "tank/copy"), "-");
-    // Both are gone at last.
+    // Both are gone in the end.
     shop.succeed("zfs destroy from/c@later");
     let gone = shop.refuse(&format!("zfs send -nt {first}"), 255);
     assert_eq!(
@@ -243,7 +243,7 @@ fn whoever_goes_away_leaves_what_can_be_resumed() {
     assert_eq!(abandoned, "cannot destroy 'tank/copy': dataset is busy\n");
     receiver.kill().unwrap();
     receiver.wait().unwrap();
-    // As soon as nobody receives it any more, the next part comes; and then everything dies.
+    // The next part arrives as soon as the receive has ended; then every process is killed.
     let rest = || sent(&shop, &format!("-t {}", token(&shop, "tank/copy")));
     let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
     loop {
@@ -296,7 +296,7 @@ fn tokens_of_anybody_are_judged() {
     assert!(many.starts_with("too many arguments\n"), "{many}");
     let option = shop.refuse("zfs receive -A -F -n tank/copy", 2);
     assert!(option.starts_with("invalid option\n"), "{option}");
-    // Another snapshot has its name by now.
+    // Another snapshot has its name now.
     shop.succeed("zfs destroy from/a/b@s1");
     shop.succeed("zfs snapshot from/a/b@s1");
     assert_eq!(
@@ -306,7 +306,7 @@ fn tokens_of_anybody_are_judged() {
     exported_and_judged(&shop);
 }
 
-/// Who has a part can send that on; the rest comes from whoever has everything.
+/// A receiver with a partial snapshot can send it on; the rest comes from a complete sender.
 #[test]
 fn what_has_arrived_is_sent_on_and_resumed_there() {
     let shop = pools();
@@ -344,7 +344,7 @@ fn what_has_arrived_is_sent_on_and_resumed_there() {
     exported_and_judged(&shop);
 }
 
-/// A file that is half there has blocks of the size that it has.
+/// A partly received file keeps its block size.
 #[test]
 fn the_rest_of_a_stream_has_blocks_as_its_beginning() {
     let shop = pools();
@@ -363,7 +363,7 @@ fn the_rest_of_a_stream_has_blocks_as_its_beginning() {
     exported_and_judged(&shop);
 }
 
-/// What a package has left is not what somebody made here.
+/// What an interrupted package left is not mistaken for a local dataset.
 #[test]
 fn what_is_kept_of_a_tree_is_not_destroyed_as_something_else() {
     let shop = pools();

@@ -17,7 +17,7 @@ fn pool() -> Workshop {
     shop
 }
 
-/// The command of a line.
+/// The command for a line.
 fn command(shop: &Workshop, line: &str) -> Command {
     let mut command = shop.rzfs.command();
     command.args(line.split(' ').map(|word| match word {
@@ -27,7 +27,7 @@ fn command(shop: &Workshop, line: &str) -> Command {
     command
 }
 
-/// What a command writes to standard output.
+/// The standard output of a command.
 fn stream(shop: &Workshop, line: &str) -> Vec<u8> {
     let output = command(shop, line).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -35,7 +35,7 @@ fn stream(shop: &Workshop, line: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// The records of a stream that is whole, but for BEGIN and END; and the bytes of their payloads.
+/// The records of a whole stream except BEGIN and END; and the size of their payloads in bytes.
 fn records(stream: &[u8]) -> (Vec<Record>, usize) {
     let mut reader = StreamReader::new(stream, ReadOptions::default());
     let (mut records, mut payload, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -108,7 +108,7 @@ fn a_snapshot_is_sent_whole_or_what_is_new() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.starts_with("full send of tank/a@s1 estimated size is "), "{told}");
     assert_eq!(output.stdout, full);
-    // What is not encrypted is sent as it is, too.
+    // With `-w`, unencrypted data is sent as stored, too.
     assert_eq!(stream(&shop, "zfs send -w tank/a@s1"), stream(&shop, "zfs send -Lec tank/a@s1"));
     shop.succeed("zpool export tank");
     assert_eq!(stream(&shop, "zfs send tank/a@s1 -d IMAGES"), full);
@@ -116,7 +116,7 @@ fn a_snapshot_is_sent_whole_or_what_is_new() {
     shop.judge();
 }
 
-/// What is behind the first record of a stream, unpacked.
+/// BEGIN, and its payload unpacked.
 fn list_of(stream: &[u8]) -> (Begin, NvList) {
     let mut reader = StreamReader::new(stream, ReadOptions::default());
     let Some(Record::Begin(begin)) = reader.next_record().unwrap() else { panic!("no BEGIN") };
@@ -176,7 +176,7 @@ fn encrypted_snapshots_are_sent_raw_without_a_key() {
     shop.judge();
 }
 
-/// Bytes that no compression makes fewer.
+/// Incompressible bytes.
 fn noise(len: u32) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
@@ -213,8 +213,8 @@ fn a_snapshot_is_not_destroyed_while_it_is_sent() {
     shop.judge();
 }
 
-/// A receiver that stops reading keeps nobody but who would take the snapshot or the pool away: that
-/// takes force.
+/// A receiver that stops reading blocks only the destruction of the snapshot and the export of the
+/// pool, which need force.
 #[test]
 fn a_stream_that_nobody_reads_holds_nothing_up() {
     let shop = pool();
@@ -244,7 +244,7 @@ fn a_stream_that_nobody_reads_holds_nothing_up() {
     shop.judge();
 }
 
-/// Each takes memory that nothing else bounds.
+/// Each stream takes memory that is not limited otherwise.
 #[test]
 fn so_many_streams_pass_at_the_same_time() {
     let shop = pool();
@@ -259,7 +259,7 @@ fn so_many_streams_pass_at_the_same_time() {
     }
     let refused = shop.refuse("zfs send tank/a@s", 1);
     assert!(refused.contains("too many commands wait for the pool"), "{refused}");
-    // Others have their turn as soon as one has gone.
+    // Another stream can start as soon as one has ended.
     let mut gone = senders.pop().unwrap();
     gone.kill().unwrap();
     gone.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Pools beside each other.
+//! Several pools at once.
 
 use crate::harness::mounts_on_mounts;
 use crate::workshop::Workshop;

@@ -1,4 +1,4 @@
-//! Snapshots and what is made of them, by commands on pools that are in use.
+//! Snapshots and operations on them, by commands on pools that are in use.
 
 use crate::workshop::Workshop;
 use rustix::io::Errno;
@@ -95,7 +95,7 @@ fn what_was_written_is_in_the_snapshot_and_comes_back() {
 fn snapshots_and_bookmarks_are_named_as_openzfs_does() {
     let shop = pool();
     shop.succeed("zfs snapshot tank/a@one");
-    // Who says how deep wants what is below, which may be nothing.
+    // A given depth includes the children, and the result may be empty.
     let nothing = shop.run("zfs list -t snapshot -d 0 tank/a");
     let told = (nothing.status, &*nothing.out, &*nothing.err);
     assert_eq!(told, (0, "", "no datasets available\n"));
@@ -147,7 +147,7 @@ fn snapshots_are_directories_where_that_is_allowed() {
     assert_eq!(names(&shop), ["tank", "tank/a", "tank/a@there", "tank/a@two"]);
     assert_eq!(read(&shop, "a/.zfs/snapshot/two/file"), "before");
     if getuid().is_root() {
-        // Others may look, and no more.
+        // Other users may read, but no more.
         fs::set_permissions(shop.root().parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
         let as_nobody = |program: &str, path: PathBuf| {
             let mut command = Command::new("setpriv");
@@ -182,7 +182,7 @@ fn clones_are_destroyed_before_what_they_were_made_of_wherever_they_are() {
     shop.succeed("zfs clone tank/c1@x tank/t/sub");
     shop.succeed("zfs destroy -R tank/t");
     assert_eq!(names(&shop), ["tank", "tank/a"]);
-    // A file system that is a clone of what lies in it.
+    // A file system that is a clone of its own child.
     shop.succeed("zfs create tank/p");
     shop.succeed("zfs snapshot tank/p@s");
     shop.succeed("zfs clone tank/p@s tank/p/c");
@@ -331,8 +331,8 @@ fn clones_go_on_alone_once_they_are_promoted() {
     export_and_judge(&shop);
 }
 
-/// Blocks of a destroyed snapshot become others: whoever has a file of it open is told, and is not
-/// shown what others have written there.
+/// Blocks of a destroyed snapshot are reused: reading an open file of it fails, and never returns
+/// the new contents.
 #[test]
 fn files_of_a_destroyed_snapshot_are_stale() {
     let shop = pool();
@@ -364,8 +364,7 @@ fn files_of_a_destroyed_snapshot_are_stale() {
     export_and_judge(&shop);
 }
 
-/// A clone has the key of what it is a clone of, and takes over as encryption root when it is
-/// promoted.
+/// A clone has the key of its origin, and becomes the encryption root when it is promoted.
 #[test]
 fn clones_of_encrypted_file_systems_have_their_key() {
     let shop = pool();
@@ -410,7 +409,7 @@ fn clones_of_encrypted_file_systems_have_their_key() {
     export_and_judge(&shop);
 }
 
-/// Where a clone has become the parent of its origin, each is found by way of the other.
+/// If a clone has become the parent of its origin, each is found by way of the other.
 #[test]
 fn an_encrypted_clone_is_promoted_that_its_origin_lies_in() {
     let shop = pool();
@@ -456,7 +455,7 @@ fn a_tree_is_destroyed_though_somebody_takes_snapshots_of_it() {
         }
         is_over.store(true, std::sync::atomic::Ordering::Release);
     });
-    // Who names nothing but the file system keeps what it has.
+    // Naming only the file system does not destroy its children and snapshots.
     shop.succeed("zfs create tank/kept");
     shop.succeed("zfs snapshot tank/kept@one");
     shop.refuse("zfs destroy tank/kept", 1);

@@ -1,4 +1,4 @@
-//! Files that are no files: nothing waits for them, and nothing reads them without end.
+//! Files that are not regular: nothing waits for them or reads them forever.
 
 use crate::harness::{Outcome, PYTHON, Rzfs, has_python, outcome};
 use crate::workshop::Workshop;
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs the binary for at most a few seconds; what takes longer has a status of `timeout`.
+/// Runs the binary with a time limit; if it is exceeded, the status is that of `timeout`.
 fn soon(rzfs: &Rzfs, words: &[&str]) -> Outcome {
     let mut command = rzfs.prepared(Command::new("timeout"));
     outcome(command.args(["-s", "KILL", "20", env!("CARGO_BIN_EXE_rzfs")]).args(words))
@@ -43,7 +43,7 @@ fn keys_that_a_pool_names_are_read_from_files_only() {
         let reason = "Key load error: Failed to open key material file: not a regular file\n";
         assert_eq!((loaded.status, &*loaded.err), (255, reason));
     }
-    // What the user names may be another program's, and does not have to end.
+    // A key file may be a pipe of another program, and may never end.
     let loaded = soon(&shop.rzfs, &["zfs", "load-key", "-L", "file:///dev/zero", "tank/secret"]);
     assert_eq!(loaded.status, 255, "{loaded:?}");
     let mut shell = shop.rzfs.prepared(Command::new("sh"));
@@ -224,7 +224,7 @@ fn links_and_pipes_with_several_names_stay_one_in_a_copy() {
     }
 }
 
-/// `ZFS_IOC_SETDOSFLAGS` with the flag of immutable files.
+/// `ZFS_IOC_SETDOSFLAGS` with the immutable flag.
 const MAKE_IMMUTABLE: &str = "import fcntl, struct, sys\n\
     fcntl.ioctl(open(sys.argv[1]), 0x40088302, struct.pack('Q', 1 << 36))";
 

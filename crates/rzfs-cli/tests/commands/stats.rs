@@ -1,4 +1,4 @@
-//! What pools count while they are used, and how that is shown.
+//! Pool counters during use, and how they are shown.
 
 use crate::harness::wait_until;
 use crate::workshop::Workshop;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 
-/// Two halves of it are whole pages of the kernel.
+/// Each half of it is a whole number of kernel pages.
 const BYTES: usize = 512 << 10;
 
 fn parse(line: &str) -> Value {
@@ -15,12 +15,12 @@ fn parse(line: &str) -> Value {
     all["pools"]["tank"].clone()
 }
 
-/// What the pool `tank` has counted.
+/// The counters of the pool `tank`.
 fn stats(shop: &Workshop) -> Value {
     parse(&shop.succeed("stats -j tank"))
 }
 
-/// What was done to a dataset.
+/// The counters of a dataset.
 fn objset<'a>(stats: &'a Value, name: &str) -> &'a Value {
     let is_it = |(key, one): &(&String, &Value)| {
         key.starts_with("objset-0x") && one["dataset_name"].as_str() == Some(name)
@@ -32,10 +32,10 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// A pool with a file `file`, which was fsync'ed twice: a log begins with the first time.
+/// A pool with a file `file`, synced twice: the first fsync creates the log.
 fn used_pool() -> Workshop {
     let shop = Workshop::new();
-    // No group is written but those that somebody waits for.
+    // Only groups that are waited for are written.
     shop.succeed("zpool create -o zfs_txg_timeout=3600 -R ROOT --size 96M tank A");
     let mut file = File::create(shop.root().join("file")).unwrap();
     for _ in 0..2 {
@@ -119,7 +119,7 @@ fn the_last_transaction_groups_are_listed() {
     shop.succeed("zpool export tank");
 }
 
-/// The samples of Prometheus's text format, by name and labels; each has a type before it.
+/// The samples of Prometheus's text format, by name and labels; checks that each follows a type.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let (mut kind, mut samples) = (String::new(), BTreeMap::new());
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Pools whose devices fail.
+//! Pools with failing devices.
 
 mod deleted;
 mod ending;
@@ -24,11 +24,11 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A host file system of so many bytes, which goes with the value.
+/// A host file system of limited size, which is removed on drop.
 struct SmallHost(std::path::PathBuf);
 
 impl SmallHost {
-    /// Mounts it below the images; not where nobody may mount.
+    /// Mounts it below the images; `None` if mounting is not allowed.
     fn mount(place: std::path::PathBuf, size: &str) -> Option<Self> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&place);
@@ -45,8 +45,8 @@ impl SmallHost {
         assert!(mount.status().unwrap().success());
     }
 
-    /// Gets room again. The pool `tank`, which nobody has any more, is imported, still has the
-    /// file `kept`, and is whole.
+    /// Enlarges the host. The pool `tank`, which is no longer open, is imported, still has the file
+    /// `kept`, and has no errors.
     fn recover(&self, shop: &Workshop) {
         self.resize("400M");
         shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
@@ -119,7 +119,7 @@ fn an_import_that_cannot_replay_its_log_gives_the_pool_up_and_can_be_tried_again
     let filler = shop.rzfs.path("images").join("filler");
     drop(fs::write(&filler, vec![7; 80 << 20]));
     let filled = fs::metadata(&filler).unwrap().len();
-    // Room for the first txg, but not for what is replayed.
+    // Enough room for the first txg, but not for the replay.
     File::options().write(true).open(&filler).unwrap().set_len(filled - (300 << 10)).unwrap();
     let [images, root] = ["images", "root"].map(|name| shop.rzfs.path(name));
     let (images, root) = (images.display(), root.display());
@@ -137,8 +137,8 @@ fn an_import_that_cannot_replay_its_log_gives_the_pool_up_and_can_be_tried_again
     shop.judge();
 }
 
-/// What is done with a suspended pool has to end by itself: the answer of `ask`, which would keep a
-/// test waiting for ever otherwise.
+/// Returns the result of `ask`. An operation on a suspended pool must end by itself; here it cannot
+/// make a test wait forever.
 fn answer_of<T: Send + 'static>(what: &str, ask: impl FnOnce() -> T + Send + 'static) -> T {
     let asking = thread::spawn(ask);
     wait_until(what, || asking.is_finished());
@@ -156,30 +156,30 @@ fn prompt(shop: &Workshop, line: &str) -> Outcome {
     outcome
 }
 
-/// The beginning of the files of [`Waiting`], and what is written behind it.
+/// The length of the files of [`Waiting`], and of what is appended.
 const OLD: usize = 64 << 10;
 const NEW: usize = 3 << 20;
 
-/// A suspended pool `tank`, the host of whose image is full, and processes that write to it.
+/// A suspended pool `tank`, whose image is on a full host, and threads that write to it.
 struct Waiting {
     shop: Workshop,
     host: SmallHost,
     count: usize,
-    /// Those who write behind the beginning of a file, more than there are processors.
+    /// Threads that append to files, more than there are processors.
     writers: Vec<JoinHandle<io::Result<()>>>,
-    /// Who has written what the host has no room for, which may have fitted into memory.
+    /// The thread whose data has no room on the host; it may have fitted into memory.
     filler: JoinHandle<io::Result<()>>,
 }
 
 impl Waiting {
-    /// Nothing where nobody may mount.
+    /// `None` if mounting is not allowed.
     fn new(failmode: &str) -> Option<Self> {
         Self::prepared(|shop| {
             shop.succeed(&format!("zpool set failmode={failmode} tank"));
         })
     }
 
-    /// The same, for a pool in which something is done before.
+    /// The same, after `prepare` has run on the pool.
     fn prepared(prepare: impl FnOnce(&Workshop)) -> Option<Self> {
         let shop = Workshop::new();
         let host = SmallHost::mount(shop.rzfs.path("images"), "48M")?;
@@ -199,7 +199,7 @@ impl Waiting {
         let late = File::create_new(root.join("fsynced")).unwrap();
         (&late).write_all(b"fsynced").unwrap();
         late.sync_all().unwrap();
-        // Some of it gets in before the host is found full.
+        // Some of it is written before the host is found full.
         let filler = {
             let file = root.join("filler");
             thread::spawn(move || fs::write(file, vec![7; 64 << 20]))
@@ -217,7 +217,7 @@ impl Waiting {
         };
         let writers = files.into_iter().map(write).collect();
         start.wait();
-        // Give them time to get to where they wait.
+        // Give them time to reach the point where they wait.
         thread::sleep(Duration::from_millis(500));
         Some(Self { shop, host, count, writers, filler })
     }
@@ -226,7 +226,7 @@ impl Waiting {
         root.join(format!("waits{number}"))
     }
 
-    /// Whoever reads is answered, also of files and directories that others change.
+    /// Reads succeed, also of files and directories that are being changed.
     fn read(&self) {
         let (root, count) = (self.shop.root(), self.count);
         answer_of("who reads gets an answer", move || {
@@ -253,7 +253,7 @@ impl Waiting {
         assert!(listed.status == 0 && listed.out.contains("fsynced"), "{listed:?}");
     }
 
-    /// Commands tell of the pool, or that they cannot be carried out.
+    /// Commands report the state of the pool, or that they cannot be executed.
     fn ask(&self) {
         let status = prompt(&self.shop, "zpool status tank").out;
         assert!(status.contains(" state: SUSPENDED\n"), "{status}");
@@ -269,7 +269,7 @@ impl Waiting {
         for (line, what, status) in refusals {
             let refused = prompt(&self.shop, line);
             assert_eq!(refused.status, status, "{line}: {refused:?}");
-            // Some say why.
+            // Some give a reason.
             let told = format!("{what}: pool I/O is currently suspended");
             assert!(refused.err.starts_with(&told), "{line}: {refused:?}");
         }
@@ -278,11 +278,11 @@ impl Waiting {
         assert!(is_mounted(&self.shop.root()));
     }
 
-    /// The pool is gone, and so are its mounts; nobody waits any more; what was synced is there.
+    /// The pool and its mounts are gone; no writer waits any more; synced data is there.
     fn lost(self) {
         wait_until("the process is gone", || self.shop.run("zpool list -Ho name").out.is_empty());
         for writer in self.writers {
-            // Before it is given up the pool is tried once more, and memory may take what waits.
+            // The pool is retried once before it is abandoned, and writes may fit into memory.
             let _ = answer_of("a writer is answered", move || writer.join().unwrap());
         }
         wait_until("the mount is gone", || !is_mounted(&self.shop.root()));
@@ -293,7 +293,7 @@ impl Waiting {
         self.host.recover(&self.shop);
     }
 
-    /// The host is mended and the pool told so: everything that was written gets there.
+    /// The host is enlarged and the pool cleared: everything that was written reaches the disk.
     fn mend(self) {
         self.host.resize("400M");
         let cleared = prompt(&self.shop, "zpool clear tank");
@@ -453,14 +453,14 @@ fn a_suspended_pool_can_be_given_up() {
     shop.succeed("zpool sync");
     shop.succeed("zpool set failmode=continue tank");
     let file = shop.root().join("large");
-    // Some of it gets in before the host is found full.
+    // Some of it is written before the host is found full.
     let written = fs::write(&file, vec![7; 64 << 20]);
     wait_until("the pool is suspended", || {
         shop.run("zpool get -Ho value health tank").out == "SUSPENDED\n"
     });
     assert!(written.is_err() || fs::write(&file, "more").is_err(), "writers are told");
     assert_eq!(fs::read_to_string(shop.root().join("kept")).unwrap(), "kept");
-    // Nothing waits for ever.
+    // Nothing waits forever.
     assert_ne!(shop.run("zpool export -f tank").status, 0);
     host.recover(&shop);
 }
@@ -474,7 +474,7 @@ fn a_pool_that_is_to_panic_takes_its_process_along_and_nothing_else() {
     shop.succeed("zpool sync");
     shop.succeed("zpool set failmode=panic tank");
     assert_eq!(shop.succeed("zpool get -Ho value failmode tank"), "panic\n");
-    // It may all fit into memory; then the next group finds the host full.
+    // All of it may fit into memory; then the next group finds the host full.
     let _ = fs::write(shop.root().join("large"), vec![7; 64 << 20]);
     wait_until("the process is gone", || shop.run("zpool list -Ho name").out.is_empty());
     let mut umount = Command::new("umount");
@@ -482,7 +482,7 @@ fn a_pool_that_is_to_panic_takes_its_process_along_and_nothing_else() {
     host.recover(&shop);
 }
 
-/// `zpool status` says that the image B, and no other, lacks something, and counts no errors.
+/// `zpool status` reports that only the image B lacks data, and counts no errors.
 fn assert_lacks_data(shop: &Workshop) {
     let status = shop.succeed("zpool status tank");
     assert!(status.contains("lacks data that was written while it was away"), "{status}");
@@ -508,10 +508,10 @@ fn a_device_that_was_missing_is_used_again_after_clear() {
     assert_eq!(shop.succeed("zpool get -Ho value health tank"), "DEGRADED\n");
     fs::write(shop.root().join("meanwhile"), "one has it").unwrap();
     shop.succeed("zpool sync");
-    // Nothing is there, so nothing comes back.
+    // The device is not there, so it does not come back.
     shop.succeed("zpool clear tank");
     assert_eq!(shop.succeed("zpool get -Ho value health tank"), "DEGRADED\n");
-    // A device of another pool is none of this one.
+    // A device of another pool is not accepted.
     let other = shop.image("C");
     shop.succeed("zpool create --size 128M --export other C");
     fs::copy(&other, &here).unwrap();
@@ -528,13 +528,13 @@ fn a_device_that_was_missing_is_used_again_after_clear() {
     shop.judge();
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     assert_eq!(fs::read_to_string(shop.root().join("meanwhile")).unwrap(), "one has it");
-    // Nobody asked the device that lacks it, not when the pool was opened either.
+    // The device that lacks the data was not read, not even when the pool was opened.
     assert_lacks_data(&shop);
     assert_eq!(fs::read(shop.root().join("after")).unwrap(), vec![9; 4 << 20]);
     shop.succeed("zpool export tank");
 }
 
-/// A process that is stopped for as long as this exists.
+/// Stops a process until this is dropped.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -562,7 +562,7 @@ fn a_pool_whose_device_does_not_answer_is_told_as_it_was() {
     file.write_all(&vec![7; 4 << 20]).unwrap();
     file.sync_all().unwrap();
     shop.succeed("zpool sync tank");
-    // What its last txg has written is to be read from the device.
+    // The data of its last txg must be read from the device.
     let image = File::open(&image).unwrap();
     image.sync_all().unwrap();
     fadvise(&image, 0, None, Advice::DontNeed).unwrap();

@@ -1,4 +1,4 @@
-//! `zpool initialize`, `trim` and `wait` on pools in use, and what OpenZFS's zdb says of them.
+//! `zpool initialize`, `trim` and `wait` on pools in use, and what OpenZFS's zdb shows for them.
 
 use crate::workshop::Workshop;
 use std::fs;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes that an image takes on the host.
+/// The bytes that an image occupies on the host.
 fn held(shop: &Workshop, image: &str) -> u64 {
     fs::metadata(shop.image(image)).unwrap().blocks() * 512
 }
 
-/// What `zpool status` says behind the counters of a device, without the time.
+/// The remark of `zpool status` after the counters of a device, without the time.
 fn remark(shop: &Workshop, option: &str, image: &str) -> String {
     let status = shop.succeed(&format!("zpool status {option} tank"));
     let path = shop.image(image);
@@ -21,7 +21,7 @@ fn remark(shop: &Workshop, option: &str, image: &str) -> String {
     remark.split(" at ").next().unwrap().to_owned()
 }
 
-/// Waits until `zpool status` says something of a device.
+/// Waits until the remark of `zpool status` on a device is as expected.
 fn await_remark(shop: &Workshop, option: &str, image: &str, expected: impl Fn(&str) -> bool) {
     let start = Instant::now();
     loop {
@@ -34,7 +34,7 @@ fn await_remark(shop: &Workshop, option: &str, image: &str, expected: impl Fn(&s
     }
 }
 
-/// The entries of the ZAPs of leaves that zdb shows, of both leaves of a mirror.
+/// The values of an entry in the leaf ZAPs as zdb shows them, for both leaves of a mirror.
 fn zap_values(shop: &Workshop, name: &str) -> Option<Vec<u64>> {
     let text = shop.zdb(&["-dddd"])?;
     let values = text.lines().filter_map(|line| {
@@ -52,7 +52,7 @@ fn free_space_is_trimmed_and_initialized_and_nothing_else() {
     fs::write(shop.root().join("gone"), vec![8; 40 << 20]).unwrap();
     shop.succeed("zpool sync");
     fs::remove_file(shop.root().join("gone")).unwrap();
-    // Freed space can be used again, and trimmed, after some txgs.
+    // Freed space can be reused, and trimmed, only after some txgs.
     (0..4).for_each(|_| drop(shop.succeed("zpool sync")));
     let before = held(&shop, "A");
     assert!(before > 48 * MIB, "{before}");
@@ -97,7 +97,7 @@ fn free_space_is_trimmed_and_initialized_and_nothing_else() {
 fn sweeps_are_suspended_resumed_after_an_import_and_given_up() {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 512M -R ROOT tank mirror A B");
-    // A rate at which it takes minutes.
+    // At this rate it takes minutes.
     shop.succeed("zpool trim -r 4M tank");
     await_remark(&shop, "-t", "A", |text| !text.contains("(0%") && text.contains("started"));
     let busy = "cannot trim 'A': currently trimming\ncannot trim 'B': currently trimming\n";
@@ -120,7 +120,7 @@ fn sweeps_are_suspended_resumed_after_an_import_and_given_up() {
     assert!(remark(&shop, "-t", "B").ends_with("% trimmed, started"));
     shop.succeed("zpool trim -c tank B");
     assert_eq!(remark(&shop, "-t", "B"), "(untrimmed)");
-    // It goes on where it was, faster.
+    // It continues from the same position, faster.
     shop.succeed("zpool trim -w -r 1G tank A");
     assert_eq!(remark(&shop, "-t", "A"), "(100% trimmed, completed");
     let none =
@@ -174,7 +174,7 @@ fn what_cannot_be_swept_is_told_in_openzfs_words() {
     ] {
         assert_eq!(first(shop.refuse(line, status)), text, "{line}");
     }
-    // Nothing to forget is nothing to complain about.
+    // Uninitializing without anything to undo is not an error.
     shop.succeed("zpool initialize -u tank");
     assert_eq!(
         shop.succeed("zpool wait -t trim,initialize tank 1"),

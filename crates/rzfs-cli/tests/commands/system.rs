@@ -38,7 +38,7 @@ fn options_hold_for_a_mount_and_are_shown() {
     fs::write(&script, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert!(Command::new(&script).status().is_err(), "it cannot be executed");
-    // Whoever sets a property means the mount that there is, too.
+    // Setting a property also changes the current mount.
     shop.succeed("zfs set atime=on tank");
     assert!(get().contains("atime\ton\tlocal\n"));
     shop.succeed("zpool export tank");
@@ -81,7 +81,7 @@ fn options_of_zfs_mount_hold_until_it_is_unmounted() {
     assert_eq!(get(), "off\tdefault\n");
     fs::write(place.join("file"), "new").unwrap();
     assert!(flags(&place).iter().any(|one| one == "noatime"));
-    // What makes way and comes back is as it was.
+    // A mount that is moved keeps its options.
     shop.succeed("zfs rename tank/a tank/b");
     let place = shop.root().join("b");
     shop.succeed("zfs mount -o remount,ro tank/b");
@@ -92,7 +92,7 @@ fn options_of_zfs_mount_hold_until_it_is_unmounted() {
     shop.succeed("zfs mount tank/b");
     assert_eq!(shop.succeed("zfs get -Ho value,source readonly tank/b"), "off\tdefault\n");
     fs::write(place.join("file"), "newest").unwrap();
-    // A property that says no, and a mount that says yes.
+    // The property is read-only, and the mount is read-write.
     shop.succeed("zfs set readonly=on tank/b");
     shop.succeed("zfs mount -o remount,rw tank/b");
     fs::write(place.join("file"), "all the same").unwrap();
@@ -106,11 +106,11 @@ fn options_of_zfs_mount_hold_until_it_is_unmounted() {
     ] {
         shop.refuse(line, status);
     }
-    // A file that is open for writing keeps it writable.
+    // A file open for writing keeps the mount writable.
     let held = fs::File::options().append(true).open(place.join("file")).unwrap();
     let refused = shop.refuse("zfs mount -o remount,ro tank/b", 1);
     assert!(refused.starts_with("cannot remount 'tank/b': "), "{refused}");
-    // But not the file system, where its property says so.
+    // But the file system becomes read-only if its property is.
     fs::write(place.join("file"), "still").unwrap();
     shop.succeed("zfs mount -o remount,rw tank/b");
     let told = shop.run("zfs set readonly=on tank/b");
@@ -119,7 +119,7 @@ fn options_of_zfs_mount_hold_until_it_is_unmounted() {
     shop.succeed("zfs set readonly=off tank/b");
     drop(held);
     fs::write(place.join("file"), "kept").unwrap();
-    // What was written before is on disk.
+    // Data written before is on disk.
     shop.succeed("zfs mount -o remount,ro tank/b");
     kill_server(&shop.rzfs, "tank");
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
@@ -129,7 +129,7 @@ fn options_of_zfs_mount_hold_until_it_is_unmounted() {
     shop.judge();
 }
 
-/// Runs a script with mounts of its own, in which mount(8) finds rzfs as its helper.
+/// Runs a script in its own mount namespace, in which mount(8) finds rzfs as its helper.
 fn with_helper(rzfs: &Rzfs, names: &[&str], script: &str) -> Outcome {
     let programs = rzfs.path("programs");
     fs::create_dir_all(&programs).unwrap();
@@ -241,7 +241,7 @@ fn mount_8_mounts_file_systems_whose_mount_point_is_legacy() {
     shop.judge();
 }
 
-/// Where no helper of ours is installed, mount.fuse(8) calls the program itself.
+/// If our helper is not installed, mount.fuse(8) calls the program itself.
 #[test]
 fn a_call_by_mount_fuse_is_understood() {
     if !has_root("ordinary users cannot remount") {

@@ -1,4 +1,4 @@
-//! Commands whose output OpenZFS 2.3.2 gave on the same pools, imported read-only.
+//! Commands whose output OpenZFS 2.3.2 printed for the same pools, imported read-only.
 //!
 //! ```text
 //! $ zfs list g01
@@ -6,14 +6,14 @@
 //! ! standard error
 //! = exit status
 //! ```
-//! What is said at length of the condition of a pool (`status:` and `action:`) is in our own words.
-//! The pools were at `/tmp/v/gNN`; they may be anywhere here, so where a path is shown the width
-//! of columns is not compared.
+//! The longer explanations of a pool's state (`status:` and `action:`) are in our own words. The
+//! pools were at `/tmp/v/gNN`; here they may be anywhere, so where a path is shown the column
+//! widths are not compared.
 
 use crate::harness::{Outcome, Rzfs, reference};
 use std::path::PathBuf;
 
-/// Pools by the short names that the transcripts use.
+/// The pools by the short names used in the transcripts.
 const POOLS: [(&str, &str); 7] = [
     ("g01", "g01-default"),
     ("g08", "g08-draid2"),
@@ -49,12 +49,12 @@ fn parse(text: &str) -> Vec<Transcript<'_>> {
     transcripts
 }
 
-/// The words of a command line; quotes only stand around whole words.
+/// The words of a command line; quotes only enclose whole words.
 fn words(command: &str) -> Vec<String> {
     command.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect()
 }
 
-/// Runs of spaces as one, unless columns are as wide as OpenZFS's.
+/// Collapses runs of spaces, unless the columns are as wide as OpenZFS's.
 fn columns(text: &str, exact: bool) -> String {
     if exact {
         return text.to_owned();
@@ -109,7 +109,7 @@ fn replay_all(text: &str, least: usize) {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), transcripts.len(), wrong.join("\n"));
 }
 
-/// The usage of OpenZFS offers scripts, which rzfs does not run.
+/// OpenZFS's usage text mentions scripts, which rzfs does not run.
 #[test]
 fn zpool() {
     let text = include_str!("../transcripts/zpool.txt");
@@ -123,8 +123,8 @@ fn zfs() {
     replay_all(include_str!("../transcripts/zfs.txt"), 90);
 }
 
-/// OpenZFS misses the cache device of g13, whose image had been somewhere else when the pool was
-/// written; rzfs has found it.
+/// OpenZFS reports the cache device of g13 as missing, since its image was at another path when the
+/// pool was written; rzfs has found it.
 #[test]
 fn importable_pools() {
     let missed = [
@@ -139,14 +139,14 @@ fn importable_pools() {
     replay_all(&text, 8);
 }
 
-/// What rzfs says about missing log devices, and OpenZFS only when it refuses an import.
+/// What rzfs prints about missing log devices, and OpenZFS only when it refuses an import.
 const WITHOUT_LOGS: &str = "action: Log devices are missing: use '-m' to import the pool without \
      them, and\n\twithout the last synced changes that only they have.\n";
-/// What it says of others.
+/// What it prints about other missing devices.
 const DESPITE: &str = "action: The pool can be imported without the devices that are missing or \
      damaged,\n\twith less redundancy.\n";
 
-/// Listings of a pool without some of its devices. The last paths of those are in the labels.
+/// Listings of a pool without some of its devices, whose last paths are in the labels.
 #[test]
 fn importable_pools_with_missing_devices() {
     let rzfs = Rzfs::new();

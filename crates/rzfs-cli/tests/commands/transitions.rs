@@ -1,5 +1,5 @@
-//! Random changes of mounts and of what decides about them, with mounts in use: each happens as a
-//! whole or not at all.
+//! Random changes of mounts and of the properties that control them, with mounts in use: each is
+//! done completely or not at all.
 
 use crate::harness::{Outcome, Rzfs, copy_program, outcome, wait_until};
 use crate::mounts::unprivileged;
@@ -14,10 +14,10 @@ use std::process::{Child, Command, Stdio};
 
 const NOBODY: u32 = 65534;
 
-/// Series of random commands.
+/// Number of random command sequences.
 const SEEDS: u64 = 3;
 
-/// Below the root file system, which is `tank`.
+/// The file systems below the root file system `tank`.
 const BELOW: [&str; 4] = ["tank/a", "tank/a/b", "tank/a/b/c", "tank/d"];
 
 struct Chance(u64);
@@ -34,7 +34,7 @@ impl Chance {
     }
 }
 
-/// A pool, and who works with it.
+/// A pool and the kind of user who works with it.
 struct Rig {
     rzfs: Rzfs,
     binary: PathBuf,
@@ -43,7 +43,7 @@ struct Rig {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum User {
-    /// Imports a pool; its properties say where things go.
+    /// Imports a pool; its properties determine the mount points.
     Root,
     /// Mounts an image below a directory; all file systems share one mount.
     Ordinary,
@@ -56,7 +56,7 @@ enum InUse {
 }
 
 impl InUse {
-    /// Others do not get into the mount of an ordinary user, not even root.
+    /// Other users, even root, cannot enter the mount of an ordinary user.
     fn by_somebody(rig: &Rig, place: &Path) -> Self {
         let mut shell = unprivileged(&rig.rzfs, Path::new("sh"));
         let script = "cd \"$0\" && echo there && exec sleep 1000";
@@ -77,14 +77,14 @@ impl Drop for InUse {
     }
 }
 
-/// What a file system is like.
+/// The properties of a file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct State {
     canmount: String,
     mountpoint: String,
     readonly: String,
-    /// `acltype`, `longname` and `rzfs:open`: the kernel is told of them when a mount begins, which
-    /// is made anew when they change.
+    /// `acltype`, `longname` and `rzfs:open`: they are negotiated with the kernel at mount time, so
+    /// a change needs a remount.
     agreed: [String; 3],
 }
 
@@ -112,7 +112,7 @@ impl Rig {
         for name in ["home", "run"] {
             fs::create_dir(rzfs.path(name)).unwrap();
         }
-        // Where others may not go the binary cannot be run.
+        // The binary cannot be run in a directory closed to other users.
         copy_program(&binary);
         let world = rzfs.path("");
         fs::set_permissions(&world, fs::Permissions::from_mode(0o755)).unwrap();
@@ -145,7 +145,7 @@ impl Rig {
         this
     }
 
-    /// Where the root file system is at first.
+    /// The initial mount point of the root file system.
     fn top(&self) -> PathBuf {
         let home = self.rzfs.path("home");
         if self.user == User::Root { home.join("root/tank") } else { home.join("mnt") }
@@ -179,7 +179,7 @@ impl Rig {
         text.lines().map(state).collect()
     }
 
-    /// What is mounted: what the commands say, and as far as it has mounts of its own the system.
+    /// The mounts: according to the commands and, if they are separate mounts, to the system.
     fn mounts(&self) -> Mounts {
         let text = self.succeed("zfs mount");
         let mut told = Mounts::new();
@@ -200,7 +200,7 @@ impl Rig {
         told
     }
 
-    /// What the system has mounted in the directory of the test: sources and places, sorted.
+    /// The mounts of the system in the directory of the test: sources and mount points, sorted.
     fn mounts_of_system(&self) -> Vec<(String, PathBuf)> {
         let home = self.rzfs.path("home");
         let table = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -214,7 +214,7 @@ impl Rig {
         mounts
     }
 
-    /// Where the mount points of properties begin.
+    /// The directory to which mount point properties are relative.
     fn alternate_root(&self) -> String {
         match self.user {
             User::Root => self.rzfs.path("home").join("root").display().to_string(),
@@ -222,7 +222,7 @@ impl Rig {
         }
     }
 
-    /// Where a file system belongs.
+    /// The mount point that a file system should have.
     fn place(&self, name: &str, state: &State) -> PathBuf {
         match self.user {
             User::Root => state.mountpoint.clone().into(),
@@ -243,7 +243,7 @@ fn command(chance: &mut Chance, names: &[&str], user: User) -> String {
             let own = format!("/{leaf}-{}", chance.below(2));
             let inside = format!("/tank/in-{leaf}");
             let mut words = vec!["none", "legacy"];
-            // Others do not matter below a directory, and that of the root is in others' ways.
+            // A new mount point of the root file system would be in the way of the others.
             if name != "tank" {
                 words.extend([own.as_str(), inside.as_str()]);
             }
@@ -268,7 +268,7 @@ fn command(chance: &mut Chance, names: &[&str], user: User) -> String {
             format!("zfs inherit {property} {name}")
         }
         15 => {
-            // What is not inherited goes back to what it is by itself.
+            // A property that is not inherited returns to its default.
             let property = chance.pick(&["readonly", "canmount", "-S canmount"]);
             format!("zfs inherit {property} {name}")
         }
@@ -279,7 +279,7 @@ fn command(chance: &mut Chance, names: &[&str], user: User) -> String {
     }
 }
 
-/// What mounts are made anew for.
+/// Properties whose change needs a remount.
 const AGREED: [&str; 6] = [
     "acltype=posix",
     "acltype=off",
@@ -289,14 +289,14 @@ const AGREED: [&str; 6] = [
     "rzfs:open=unasked",
 ];
 
-/// Whether a file system was made by a random command: of all that are there at first, none has
-/// this letter in front.
+/// Whether a file system was created by a random command: none of the initial names begins with
+/// this letter.
 fn is_newcomer(name: &str) -> bool {
     name.rsplit('/').next().unwrap().starts_with('n')
 }
 
-/// A command that destroys a file system that a random command has made. Those that were there
-/// from the beginning stay: the root of most of them has children.
+/// A command that destroys a file system created by a random command. The initial ones stay: most
+/// of them have children.
 fn destruction(chance: &mut Chance, names: &[&str]) -> String {
     let newcomers: Vec<_> = names.iter().copied().filter(|name| is_newcomer(name)).collect();
     match (newcomers.is_empty(), chance.below(2)) {
@@ -306,8 +306,8 @@ fn destruction(chance: &mut Chance, names: &[&str]) -> String {
     }
 }
 
-/// A command that makes a child. No two file systems end with the same word, so that their mount
-/// points of their own are different ones.
+/// A command that creates a child. The last name components of all file systems differ, and so do
+/// their local mount points.
 fn creation(chance: &mut Chance, parent: &str) -> String {
     let leaf = match parent.rsplit('/').next().unwrap() {
         "tank" => "n".to_owned(),
@@ -327,15 +327,15 @@ fn creation(chance: &mut Chance, parent: &str) -> String {
     format!("zfs create {}{parent}/{leaf}", chance.pick(&options))
 }
 
-/// What there was before a command.
+/// The state before a command.
 struct Before {
     states: States,
     mounts: Mounts,
-    /// Something is in use.
+    /// Whether anything is in use.
     is_busy: bool,
 }
 
-/// Whether what a command has made of the mounts is what it should be.
+/// Checks the mounts after a command.
 fn check(rig: &Rig, line: &str, done: &Outcome, before: &Before) {
     let (states, mounts) = (rig.states(), rig.mounts());
     let context = format!("{line}: {done:?}\nbefore {:#?}\n{states:#?}", before.mounts);
@@ -384,7 +384,7 @@ fn is_within(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What a child is like that was made with these options.
+/// The expected state of a child created with these options.
 fn new_state(rig: &Rig, name: &str, options: &[&str], states: &States) -> State {
     let (parent, leaf) = name.rsplit_once('/').unwrap();
     let above = &states[parent];
@@ -406,7 +406,7 @@ fn new_state(rig: &Rig, name: &str, options: &[&str], states: &States) -> State 
     state
 }
 
-/// After a file system was made: it is there beside all others, and mounted if it is by itself.
+/// Checks a new file system: it exists beside all others, and is mounted if automatic.
 fn check_created(
     rig: &Rig,
     (name, state): (&str, State),
@@ -416,7 +416,7 @@ fn check_created(
     context: &str,
 ) {
     let (mut expected, mut mounted) = (before.states.clone(), before.mounts.clone());
-    // The one mount of an ordinary user is not made anew for it while it is in use.
+    // The shared mount of an ordinary user is not remounted for it while it is in use.
     let is_held_up =
         rig.user == User::Ordinary && before.is_busy && done.err.starts_with("cannot unmount '");
     let is_told = is_told_read_only(done, name) || is_held_up;
@@ -428,8 +428,8 @@ fn check_created(
     assert_eq!(done.status, i32::from(is_told), "{context}");
 }
 
-/// Whether it is said that a file system is not mounted since its directory would be in what is
-/// read-only, where none is made.
+/// Whether the message says that a file system is not mounted because its directory cannot be made
+/// in a read-only file system.
 fn is_told_read_only(done: &Outcome, name: &str) -> bool {
     done.err.contains(&format!("cannot mount '{name}'")) && done.err.contains("Read-only")
 }
@@ -443,7 +443,7 @@ fn check_all((states, mounts): (&States, &Mounts), done: &Outcome, before: &Befo
     }
 }
 
-/// After a change of properties or names.
+/// Checks the mounts after a change of properties or names.
 fn check_change(
     rig: &Rig,
     states: &States,
@@ -455,7 +455,7 @@ fn check_change(
     for (name, state) in states {
         let earlier = earlier(name);
         let was_mounted = before.mounts.contains_key(&earlier);
-        // Whoever may be mounted by itself from now on is so the next time.
+        // A file system that becomes automatic is mounted the next time.
         let comes = state.is_automatic()
             && !before.states.get(&earlier).is_some_and(State::is_automatic)
             && !context.starts_with("zfs set canmount=")
@@ -496,7 +496,7 @@ fn drive(user: User, seed: u64, steps: usize) {
         }
         let before = Before { states: rig.states(), mounts, is_busy: !busy.is_empty() };
         let names = before.states.keys().map(String::as_str);
-        // Without the outermost mount a user's process ends.
+        // Without the outermost mount, a user's process ends.
         let names: Vec<_> = names.filter(|name| user == User::Root || *name != "tank").collect();
         let line = command(&mut chance, &names, user);
         let done = rig.run(&line);
@@ -509,7 +509,7 @@ fn drive(user: User, seed: u64, steps: usize) {
     assert!(refused > steps / 20 && changed > steps / 4, "{refused} refused, {changed} done");
     busy.clear();
     let end = if user == User::Root { "zpool export tank" } else { "umount tank" };
-    // What was unmounted by force is let go of when it is closed.
+    // A mount unmounted by force is released when its files are closed.
     wait_until("nobody has it any more", || rig.run(end).status == 0);
     assert_eq!(rig.mounts_of_system(), []);
 }
@@ -526,12 +526,12 @@ fn a_users_changes_of_mounts_happen_as_a_whole_or_not_at_all() {
     (1..=SEEDS).for_each(|seed| drive(User::Ordinary, seed, 30));
 }
 
-/// A pool of root; nothing for others, who have one mount for all.
+/// A pool of root; `None` for other users, who have one mount for all file systems.
 fn roots_rig() -> Option<Rig> {
     has_root("others have one mount for all file systems").then(|| Rig::new(User::Root))
 }
 
-/// A command that is refused because `place` is in use, and changes nothing.
+/// Checks that a command is refused because `place` is in use, and changes nothing.
 fn assert_refused(rig: &Rig, line: &str, place: &Path) {
     let (mounts, states) = (rig.mounts(), rig.states());
     let refused = rig.run(line);
@@ -556,7 +556,7 @@ fn a_busy_file_system_is_not_mounted_a_second_time() {
     ] {
         assert_refused(&rig, line, &place);
     }
-    // A property that is in force all the same is set, and what the mount cannot follow is told.
+    // A property that takes effect anyway is set, and the failed remount is reported.
     let mounts = rig.mounts();
     let told = rig.run("zfs set readonly=on tank/d");
     let says = "property may be set but unable to remount filesystem\n";
@@ -571,7 +571,7 @@ fn a_busy_file_system_is_not_mounted_a_second_time() {
 fn idle_file_systems_stay_mounted_when_another_is_busy() {
     let Some(rig) = roots_rig() else { return };
     let place = rig.top().join("a/b");
-    // Somebody's working directory is in use as open files are.
+    // A working directory keeps a mount in use as open files do.
     let cwd = Command::new("sleep").arg("1000").current_dir(&place).spawn().unwrap();
     let busy = InUse::BySomebody(cwd);
     for line in [
@@ -588,7 +588,7 @@ fn idle_file_systems_stay_mounted_when_another_is_busy() {
     let mounts = rig.mounts();
     rig.succeed("zfs mount -a");
     assert_eq!(rig.mounts(), mounts);
-    // What does not end the mount is not refused.
+    // A change that does not end the mount is not refused.
     rig.succeed("zfs set canmount=noauto tank/a/b");
     rig.succeed("zfs set mountpoint=/own tank/d");
     let mut left = rig.mounts();
@@ -651,7 +651,7 @@ fn a_forced_unmount_ends_what_is_in_use() {
     assert_eq!(rig.mounts().into_keys().collect::<Vec<_>>(), ["tank", "tank/d"]);
     rig.succeed("zfs mount -a");
     assert_eq!(rig.mounts(), mounts);
-    // Whoever was in it would be left without a pool.
+    // Otherwise its users would be left without a pool.
     let refused = rig.run("zpool export tank");
     assert!(refused.status == 1 && refused.err.contains("busy"), "{refused:?}");
     assert_eq!(rig.mounts(), mounts);
@@ -672,14 +672,14 @@ fn a_new_mount_that_would_lose_another_is_taken_back() {
     rig.succeed("zpool export tank");
 }
 
-/// In a tree of mounts of its own, since it is the root directory that is mounted on.
+/// In its own mount namespace, since it mounts on the root directory.
 #[test]
 fn what_is_mounted_on_the_root_directory_can_be_unmounted() {
     let rzfs = Rzfs::new();
     if !has_root("only root has mounts of its own") {
         return;
     }
-    // Mounts of other tests come along, which would be in use as long as they are here.
+    // The copied mounts of other tests would stay in use as long as they are here.
     let script = "umount -a -c -i -l -t fuse.rzfs
         set -e
         roots() { grep -c '^tank / fuse.rzfs' /proc/self/mounts || true; }

@@ -1,4 +1,4 @@
-//! What can be tuned, and that it has an effect.
+//! Tunables and their effect.
 
 use crate::harness::{Rzfs, outcome, wait_until};
 use crate::workshop::Workshop;
@@ -39,7 +39,7 @@ fn mistakes_name_what_was_meant() {
     assert!(wrong.status == 2 && wrong.err.contains("RZFS_TUNABLES"), "{wrong:?}");
 }
 
-/// A new directory is on disk when its txg is, unless somebody asks for it before.
+/// A new directory is on disk once its txg is, unless it is synced earlier.
 #[test]
 fn a_pool_is_written_as_often_as_it_is_told() {
     let shop = Workshop::new();

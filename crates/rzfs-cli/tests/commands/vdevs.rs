@@ -1,11 +1,11 @@
-//! Vdevs that join a running pool.
+//! Adding vdevs to a running pool.
 
 use crate::harness::mounts_on_mounts;
 use crate::workshop::Workshop;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// What `zpool list -v` says about the space of a vdev: allocated bytes.
+/// The allocated bytes of a vdev according to `zpool list -v`.
 fn allocated(shop: &Workshop, device: &str) -> u64 {
     let listed = shop.succeed("zpool list -Hpv tank");
     let line = listed.lines().find(|line| line.split_whitespace().next() == Some(device));
@@ -20,7 +20,7 @@ fn a_pool_grows_while_it_is_written() {
     let root = shop.root();
     fs::write(root.join("before"), vec![1; 24 << 20]).unwrap();
     shop.succeed("zpool add --size 96M tank B");
-    // More than the first device has left.
+    // More than the free space of the first device.
     fs::write(root.join("after"), vec![2; 40 << 20]).unwrap();
     shop.succeed("zpool sync");
     assert!(allocated(&shop, &shop.image("B")) > 8 << 20, "blocks go to the new vdev");
@@ -105,7 +105,7 @@ fn adding_has_the_texts_of_openzfs() {
     shop.judge();
 }
 
-/// Such a device would wait for itself for ever, and outlive even a SIGKILL.
+/// Such a device would wait for itself forever, and survive even a SIGKILL.
 #[test]
 fn no_device_is_in_a_file_system_of_its_own_pool() {
     if !mounts_on_mounts() {
@@ -122,7 +122,7 @@ fn no_device_is_in_a_file_system_of_its_own_pool() {
     assert_eq!((refused.status, refused.err), (1, expected));
     assert!(!fs::exists(own).unwrap());
 
-    // Who has made an image chooses where it says that its devices are.
+    // The creator of an image chooses the paths of its devices.
     shop.succeed("zpool export tank");
     let (second, kept) = (shop.image("B"), shop.rzfs.path("kept"));
     fs::rename(&second, &kept).unwrap();

@@ -1,4 +1,4 @@
-//! `zfs upgrade`: file systems of older versions, and their files.
+//! `zfs upgrade`: file systems of older versions and their files.
 
 use crate::workshop::Workshop;
 use rzfs_testkit::has_root;
@@ -6,8 +6,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-/// The pool that `samples/make-old-files` has made, as `tank`: `tank/three` and `tank/four` have
-/// the versions of their names, `tank/raised` has been raised from 4 to 5 by OpenZFS.
+/// The pool made by `samples/make-old-files`, as `tank`: `tank/three` and `tank/four` have the
+/// versions in their names, `tank/raised` was upgraded from 4 to 5 by OpenZFS.
 fn shop() -> Workshop {
     let shop = Workshop::new();
     rzfs_testkit::unpack_sample("old-files", shop.image("A").as_ref()).unwrap();
@@ -25,7 +25,7 @@ fn file_systems_of_old_versions_are_listed() {
     assert!(head.starts_with(start), "{head}");
     assert_eq!(rows, " 4   tank/four\n 3   tank/three\n");
     shop.succeed("zpool export tank");
-    // Also of a pool that nobody has imported.
+    // Also for a pool that is not imported.
     assert_eq!(shop.succeed("zfs upgrade -d A"), listed);
     let new = Workshop::new();
     new.succeed("zpool create --size 96M -m none tank A");
@@ -117,7 +117,7 @@ fn numbers() -> String {
     (1..=100_000).map(|number| format!("{number}\n")).collect()
 }
 
-/// Looks at files as they were made.
+/// Checks the initial files.
 fn look(root: &Path) {
     assert_eq!(read(&root.join("file")), "a file\n");
     assert_eq!(read(&root.join("directory/second")), "a file\n");
@@ -134,7 +134,7 @@ fn look(root: &Path) {
     assert_eq!(fs::read_dir(root.join("many")).unwrap().count(), 300);
 }
 
-/// Changes files of each kind in many ways.
+/// Changes files of each type in many ways.
 fn change(root: &Path) {
     let at = |name: &str| root.join(name);
     fs::write(at("new"), "new").unwrap();
@@ -159,7 +159,7 @@ fn change(root: &Path) {
     fs::remove_file(at("file")).unwrap();
 }
 
-/// Looks at them afterwards, and removes some of them.
+/// Checks the changed files, and removes some of them.
 fn look_again(root: &Path) {
     let at = |name: &str| root.join(name);
     let owner = |name: &str| fs::symlink_metadata(at(name)).unwrap().uid();
@@ -183,7 +183,7 @@ fn look_again(root: &Path) {
     fs::remove_file(at("device")).unwrap();
 }
 
-/// As in a file system that was version 5 from its beginning: whether OpenZFS has raised it or we.
+/// As in a file system created with version 5, whether OpenZFS or rzfs has upgraded it.
 #[test]
 fn files_of_version_4_are_changed_where_the_version_was_raised() {
     if !has_root("files have several owners") {
@@ -199,7 +199,7 @@ fn files_of_version_4_are_changed_where_the_version_was_raised() {
         change(root);
     }
     shop.succeed("zpool sync tank");
-    // Attributes in files of their own, such as access control lists, belong to the same user.
+    // Attributes with objects of their own, such as access control lists, belong to the same user.
     let counted = "0\t211\n7\t3\n8\t2\n9\t2\n";
     for name in ["four", "raised"] {
         let accounts = shop.succeed(&format!("zfs userspace -Hno name,objused tank/{name}"));

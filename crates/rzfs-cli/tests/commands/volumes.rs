@@ -1,10 +1,10 @@
-//! Pools with volumes that OpenZFS has left with intent logs.
+//! Pools with volumes and intent logs left by OpenZFS.
 
 use crate::workshop::Workshop;
 use rzfs_format::ObjsetId;
 use std::fs;
 
-/// Heads with records that nobody has replayed.
+/// The heads with records that have not been replayed.
 fn logs(shop: &Workshop) -> Vec<ObjsetId> {
     let pool = rzfs::PoolOptions::new().device_paths([shop.image("A")]).force().open().unwrap();
     pool.unreplayed_logs().unwrap()
@@ -26,7 +26,7 @@ fn an_import_replays_logs_of_volumes_and_a_key_that_of_an_encrypted_one() {
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     shop.succeed(&format!("zfs load-key -n -L file://{phrase} tank/secret"));
     shop.succeed(&format!("zfs load-key -L file://{phrase} tank/secret"));
-    // Nobody uses the volume any more when it is replayed.
+    // The volume is no longer in use after the replay.
     shop.succeed("zfs unload-key tank/secret");
     shop.succeed("zpool export tank");
     assert_eq!(logs(&shop), []);

@@ -6,10 +6,10 @@ use std::fs::{self, File};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// How long anything may take.
+/// The time limit for anything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command that goes on; it is killed if the test does not see its end.
+/// A running command; it is killed if the test fails before its end.
 struct Running(Child);
 
 impl Running {
@@ -22,7 +22,7 @@ impl Running {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// Waits until it has ended well.
+    /// Waits until it has ended with success.
     fn succeed(mut self) {
         let start = Instant::now();
         while self.goes_on() {
@@ -52,7 +52,7 @@ fn removed_files_that_are_open_are_waited_for() {
     fs::remove_file(&path).unwrap();
     let mut waiting = Running::new(&shop, &["zfs", "wait", "-t", "deleteq", "tank/a"]);
     let mut broken_off = Running::new(&shop, &["zfs", "wait", "tank/a"]);
-    // Another file system has nothing to wait for, and the pool answers others meanwhile.
+    // Another file system has nothing to wait for, and the pool handles other requests meanwhile.
     shop.succeed("zfs wait tank");
     std::thread::sleep(Duration::from_millis(500));
     assert!(waiting.goes_on() && broken_off.goes_on());
@@ -63,7 +63,7 @@ fn removed_files_that_are_open_are_waited_for() {
     shop.succeed("zpool export tank");
 }
 
-/// Nobody frees anything in a file system that is not in use, or is only read.
+/// Nothing is freed in a file system that is not in use, or is read-only.
 #[test]
 fn file_systems_in_which_nothing_goes_on_are_not_waited_for() {
     let shop = Workshop::new();

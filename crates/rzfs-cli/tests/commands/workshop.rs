@@ -1,11 +1,11 @@
-//! A directory with images, the commands on them, and the judge.
+//! A directory with images, commands on them, and checks of the pools.
 
 use crate::harness::{Outcome, Rzfs};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
-/// A place for pools.
+/// A directory for pools.
 pub(crate) struct Workshop {
     pub(crate) rzfs: Rzfs,
 }
@@ -21,12 +21,12 @@ impl Workshop {
         self.rzfs.path("images").join(name).to_str().unwrap().to_owned()
     }
 
-    /// Where the pool `tank` is mounted.
+    /// The mount point of the pool `tank`.
     pub(crate) fn root(&self) -> PathBuf {
         self.rzfs.path("root").join("tank")
     }
 
-    /// Runs a line; words in capital letters are images, `ROOT` is the alternate root.
+    /// Runs a line; upper-case words are images, `ROOT` is the alternate root.
     pub(crate) fn run(&self, line: &str) -> Outcome {
         let word = |word: &str| match word {
             "ROOT" => self.rzfs.path("root").to_str().unwrap().to_owned(),
@@ -47,7 +47,7 @@ impl Workshop {
         self.refuse_outcome(line, &self.run(line), status)
     }
 
-    /// The same of words that no line has: empty ones.
+    /// The same for words that a line cannot contain: empty ones.
     pub(crate) fn refuse_words(&self, words: &[&str], status: i32) -> String {
         self.refuse_outcome(&words.join(" "), &self.rzfs.run(words), status)
     }
@@ -58,8 +58,7 @@ impl Workshop {
         outcome.err.replace(&images, "")
     }
 
-    /// Has the exported pool `tank` judged: by the walk over all of its blocks, and by OpenZFS's
-    /// zdb.
+    /// Checks the exported pool `tank`: by reading all of its blocks, and with OpenZFS's zdb.
     pub(crate) fn judge(&self) {
         let walked = self.run("zdb -bcc -e -p IMAGES tank");
         assert_eq!(walked.status, 0, "{walked:?}");
@@ -69,8 +68,8 @@ impl Workshop {
         }
     }
 
-    /// What OpenZFS's zdb says about the exported pool `tank`, which has to be good; nothing where
-    /// it is not installed.
+    /// The output of OpenZFS's zdb for the exported pool `tank`, which must succeed; `None` if it
+    /// is not installed.
     pub(crate) fn zdb(&self, options: &[&str]) -> Option<String> {
         let images = self.rzfs.path("images");
         let pool = [OsStr::new("-e"), OsStr::new("-p"), images.as_os_str(), OsStr::new("tank")];

@@ -1,4 +1,4 @@
-//! One writer of a pool on a machine.
+//! Only one writer of a pool on a machine.
 
 use crate::harness::{Outcome, Rzfs, outcome, wait_until};
 use crate::workshop::Workshop;
@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Tries to import the pool `tank` in another session than the one that has it.
+/// Tries to import the pool `tank` in another session than that of its process.
 fn import_elsewhere(shop: &Workshop, prefix: &[&str]) -> Outcome {
     let mut words = prefix.iter().copied().chain([env!("CARGO_BIN_EXE_rzfs")]);
     let mut command = shop.rzfs.prepared(Command::new(words.next().unwrap()));
@@ -36,10 +36,10 @@ fn a_pool_has_one_writer_whatever_its_guid_is_and_wherever_the_other_one_looks()
     if getuid().is_root() {
         assert_refused(&shop, &import_elsewhere(&shop, &["unshare", "--net"]));
     }
-    // Nobody makes another pool of the image meanwhile.
+    // No other pool can be made from the image meanwhile.
     let create = shop.run("zpool create -f other A");
     assert_eq!(create.status, 1, "{create:?}");
-    // Readers are none of that.
+    // Readers do not count.
     fs::write(shop.root().join("kept"), "kept").unwrap();
     shop.succeed("zpool sync");
     let reading = shop.rzfs.path("reading");
@@ -79,7 +79,7 @@ fn images_are_made_for_their_owner_only() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// Where root's pools listen does not depend on the session.
+/// The location of the sockets of root's pools does not depend on the session.
 #[test]
 fn sockets_of_root_do_not_follow_the_session() {
     let rzfs = Rzfs::new();
@@ -89,7 +89,7 @@ fn sockets_of_root_do_not_follow_the_session() {
     assert_eq!(rzfs.control().sockets("tank").count(), 1);
     let mut list = rzfs.command();
     list.env_remove("RZFS_RUNTIME_DIR").env("XDG_RUNTIME_DIR", rzfs.path("session"));
-    // What is not private is refused by its name, so this tells where a command looks.
+    // A directory that is not private is refused by name, which shows where a command looks.
     fs::create_dir_all(rzfs.path("session/rzfs")).unwrap();
     let listed = outcome(list.args(["zpool", "list", "-Ho", "name"]));
     assert_eq!(listed.status, 0, "{listed:?}");
@@ -101,7 +101,7 @@ fn loop_device(image: &str) -> String {
     made.out.trim().to_owned()
 }
 
-/// A block device, and somebody who uses it, until it is dropped.
+/// A block device that is claimed by a user of it, until it is dropped.
 struct Claimed {
     path: String,
     claim: Option<File>,
@@ -116,7 +116,7 @@ impl Claimed {
         Self { path, claim: Some(claim.unwrap()) }
     }
 
-    /// One that nobody can write.
+    /// A read-only device.
     fn read_only(image: &str) -> Self {
         let made =
             outcome(Command::new("losetup").args(["--read-only", "--find", "--show", image]));
@@ -140,7 +140,7 @@ fn a_device_in_use_is_refused_beside_file_systems_that_answer_nobody() {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 96M -R ROOT tank A");
     let device = Claimed::new(&shop.image("B"));
-    // Not by us: our children close what they inherit, and that would wait as well.
+    // Not opened by us: our children inherit it and close it, which would wait as well.
     let mut writer = Command::new("sh");
     writer.args(["-c", "exec 7>\"$0\"; echo open >&7; exec sleep 1000"]);
     let file = shop.root().join("file");
@@ -203,7 +203,7 @@ fn what_another_process_writes_is_neither_cleared_nor_taken() {
     shop.succeed("zpool export tank");
 }
 
-/// All devices are had before the first byte is written to any of them.
+/// All devices are claimed before the first byte is written to any of them.
 #[test]
 fn a_creation_that_is_refused_leaves_what_its_devices_held() {
     let shop = Workshop::new();
@@ -233,7 +233,7 @@ fn a_creation_that_is_refused_leaves_what_its_devices_held() {
         let refused = shop.refuse(line, 1);
         assert!(refused.contains(reason), "{line}: {refused}");
     }
-    // Who does not know the pool that has it is told the same.
+    // The message is the same without access to the pool that has the device.
     let mut create = shop.rzfs.prepared(Command::new(env!("CARGO_BIN_EXE_rzfs")));
     create.env("RZFS_RUNTIME_DIR", shop.rzfs.path("elsewhere"));
     create.args(["zpool", "create", "-f", "--export", "new", &shop.image("C"), "spare"]);
@@ -247,7 +247,7 @@ fn a_creation_that_is_refused_leaves_what_its_devices_held() {
     }
 }
 
-/// What is said of a pool that needs a device which can only be read.
+/// The message about a pool that needs a device which can only be read.
 fn can_only_be_read(device: &str) -> String {
     format!(
         "cannot import 'tank': one or more devices is read only\n{device} can only be read.\n\
@@ -288,7 +288,7 @@ fn a_pool_does_without_what_the_kernel_only_reads_if_it_can() {
     let status = shop.succeed("zpool status tank");
     let lines = |state: &str| status.lines().filter(|line| line.contains(state)).count();
     assert_eq!(shop.succeed("zpool get -Ho value health tank"), "DEGRADED\n");
-    // Half of the mirror, and the spare.
+    // One half of the mirror, and the spare.
     assert_eq!(lines("UNAVAIL"), 2, "{status}");
     shop.succeed("zfs create tank/newer");
     shop.succeed("zpool export tank");

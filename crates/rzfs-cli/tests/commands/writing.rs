@@ -1,5 +1,4 @@
-//! Pools that are made, mounted, changed and exported by commands, and what OpenZFS's zdb says of
-//! them.
+//! Pools created, mounted, changed and exported by commands, and checked with OpenZFS's zdb.
 
 use crate::harness::{is_mounted, mounts_on_mounts};
 use crate::workshop::Workshop;

@@ -1,4 +1,4 @@
-//! What `rzfs cp` makes of whole file systems.
+//! Copies of whole file systems made by `rzfs cp`.
 
 use crate::host::{errors, garden, golden, golden_elsewhere, scratch};
 use rzfs_proof::{Lie, Outside, PoolFiles, Shape, make_lying_pool};
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A copy. Length and links of directories are the business of the host.
+/// A copy. The sizes and link counts of directories depend on the host.
 struct Copied(MountedTree);
 
 impl Tree for Copied {
@@ -45,14 +45,14 @@ impl Tree for Copied {
     }
 }
 
-/// What a copy of a file system has to look like.
+/// The expected copy of a file system.
 fn expected(manifest: &FileSystemManifest) -> FileSystemManifest {
     let mut manifest = manifest.clone();
     for entry in manifest.entries.values_mut() {
         if entry.kind == EntryKind::Directory {
             (entry.size, entry.links) = (0, 0);
         }
-        // Longer than the host's file systems take.
+        // Longer than the host's file systems allow.
         entry.xattrs.retain(|_, value| value.len() < 4096);
     }
     manifest
@@ -72,7 +72,7 @@ fn check(name: &str, wanted: impl Fn(&str) -> bool) {
         let copy = out.path().join("copy");
         let source = format!("{dataset}:/");
         let output = images.run("cp", &["-r", "-a", &source, copy.to_str().unwrap()]);
-        // Values that the host has no room for are told.
+        // Values that the host cannot store are reported.
         let told = errors(&output);
         let others: Vec<_> = told.lines().filter(|line| !line.contains("user.huge")).collect();
         problems.extend(others.iter().map(|line| (*line).to_owned()));
@@ -162,11 +162,11 @@ fn destinations_are_chosen_as_by_cp() {
     }
     assert!(cp(&["-r", "garden/notes@monday:/beds"], &path("new")).status.success());
     assert!(path("new/south").exists());
-    // The contents of a root go into a directory that is there.
+    // The contents of a root directory go into an existing directory.
     fs::create_dir(path("root")).unwrap();
     assert!(cp(&["-r", "garden/notes@monday:/"], &path("root")).status.success());
     assert_eq!(fs::read_link(path("root/today")).unwrap(), Path::new("beds/north"));
-    // Mistakes.
+    // Errors.
     let omitted = cp(&["garden/notes:/beds"], &path("d"));
     assert_eq!(omitted.status.code(), Some(1));
     assert!(errors(&omitted).contains("omitting directory 'garden/notes:/beds'"));

@@ -1,4 +1,4 @@
-//! What the commands make of blocks that cannot be read.
+//! How the commands handle unreadable blocks.
 
 use crate::host::{Images, errors, garden, scratch};
 use rzfs::format::ObjectId;
@@ -6,7 +6,7 @@ use rzfs::{OpenFiles, PoolOptions};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Where a leaf's data begins, in bytes.
+/// The offset in bytes where a leaf's data begins.
 const DATA_START: u64 = 4 << 20;
 
 /// Overwrites every copy of a data block of a file.

@@ -1,4 +1,4 @@
-//! The command, and the pools that it is run on.
+//! The command, and the pools on which it runs.
 
 use rzfs_testkit::ReferencePool;
 use std::ffi::OsStr;
@@ -12,18 +12,18 @@ pub(crate) struct Images {
     _scratch: Option<tempfile::TempDir>,
 }
 
-/// Scratch space that takes every attribute: a directory below the build directory.
+/// Scratch space that supports every attribute: a directory below the build directory.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
     tempfile::tempdir_in(base).unwrap()
 }
 
-/// A golden pool that the repository has.
+/// A golden pool in the repository.
 pub(crate) fn golden(name: &str) -> (ReferencePool, Images) {
     golden_elsewhere(name).expect("golden pools")
 }
 
-/// A golden pool with its keys; `None` where it is not.
+/// A golden pool with its keys; `None` if it is missing.
 pub(crate) fn golden_elsewhere(name: &str) -> Option<(ReferencePool, Images)> {
     let pool = ReferencePool::golden(name)?;
     let paths = pool.images().unwrap();
@@ -40,7 +40,7 @@ pub(crate) fn golden_elsewhere(name: &str) -> Option<(ReferencePool, Images)> {
     Some((pool, Images { paths, keys, _scratch: Some(scratch) }))
 }
 
-/// The sample pool `garden`, in a file of its own that may be damaged.
+/// The sample pool `garden`, in a separate file that may be damaged.
 pub(crate) fn garden() -> Images {
     let scratch = tempfile::tempdir().unwrap();
     let image = scratch.path().join("garden.img");
@@ -54,7 +54,7 @@ impl Images {
         self.command(command, words).output().unwrap()
     }
 
-    /// What [`Self::run`] runs.
+    /// The command that [`Self::run`] runs.
     pub(crate) fn command<W: AsRef<OsStr>>(&self, command: &str, words: &[W]) -> Command {
         let mut process = Command::new(env!("CARGO_BIN_EXE_rzfs"));
         process.env("TZ", "UTC").arg(command).arg("-d").args(&self.paths).arg("-f");
@@ -65,7 +65,7 @@ impl Images {
         process
     }
 
-    /// Runs it, and insists that it succeeds.
+    /// Runs it, and requires success.
     pub(crate) fn output<W: AsRef<OsStr>>(&self, command: &str, words: &[W]) -> Vec<u8> {
         let output = self.run(command, words);
         assert_eq!(errors(&output), "");
@@ -73,13 +73,13 @@ impl Images {
         output.stdout
     }
 
-    /// The same for text.
+    /// The same as text.
     pub(crate) fn text<W: AsRef<OsStr>>(&self, command: &str, words: &[W]) -> String {
         String::from_utf8(self.output(command, words)).unwrap()
     }
 }
 
-/// What a command complained about.
+/// The error output of a command.
 pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

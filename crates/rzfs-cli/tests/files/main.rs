@@ -1,4 +1,4 @@
-//! Runs `rzfs ls`, `cat`, `stat`, `find` and `cp` on pools that OpenZFS made.
+//! Runs `rzfs ls`, `cat`, `stat`, `find` and `cp` on pools made by OpenZFS.
 
 mod copies;
 mod damage;
@@ -22,7 +22,7 @@ fn ls_sorts_names_and_hides_those_with_a_dot() {
     assert_eq!(both, "garden/notes:/beds/north\n\ngarden/notes@tuesday:/beds:\nnorth\n");
 }
 
-/// What is in an image cannot make the process start programs, mount or trace others.
+/// The contents of an image cannot make the process start programs, mount or trace others.
 #[test]
 fn who_reads_an_image_is_kept_from_what_he_never_does() {
     // More than a pipe takes: it waits for its reader.

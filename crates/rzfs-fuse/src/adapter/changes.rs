@@ -29,7 +29,7 @@ pub(crate) struct End {
     pub(crate) byte: u8,
 }
 
-/// What a new file is to be, as FUSE asks for it.
+/// The parameters of a new file, as FUSE passes them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Creation<'a> {
     pub(crate) kind: NewKind<'a>,
@@ -38,10 +38,10 @@ pub(crate) struct Creation<'a> {
 }
 
 impl<'a> Creation<'a> {
-    /// Of mknod(2).
+    /// A file made by mknod(2).
     ///
     /// # Errors
-    /// There are no files of this kind, or it is made in another way.
+    /// There is no such kind of file, or another call makes it.
     pub(crate) fn of_mode(mode: u32, umask: u32, device: u32) -> Answer<Self> {
         let kind = match mode & KIND_BITS {
             0 | 0o100_000 => NewKind::Regular,
@@ -60,8 +60,8 @@ impl<'a> Creation<'a> {
     }
 }
 
-/// Who makes a file, as a member of the group that the file inherits, where that decides about
-/// set-group-id: a request names but one group.
+/// The creator of a file, as a member of the inherited group where that decides about set-group-id:
+/// a request names only one group.
 fn maker(
     live: &LiveFileSystem,
     directory: ObjectId,
@@ -92,7 +92,7 @@ impl Adapter {
         }
     }
 
-    /// Checks that a file's flags let it be opened in this way.
+    /// Checks that a file's flags permit this open mode.
     pub(crate) fn open(&self, inode: INodeNo, flags: OpenFlags) -> Answer<()> {
         let mode = flags.0 & libc::O_ACCMODE;
         if mode != libc::O_WRONLY {
@@ -110,7 +110,7 @@ impl Adapter {
         answer(live.open_for_writing(object, where_to))
     }
 
-    /// Refuses to give a name of a directory that only the mount has to something else.
+    /// Refuses to reuse the name of a directory that exists only in the mount.
     fn refuse_mount_point(&self, directory: ObjectId, name: &[u8], why: Errno) -> Answer<()> {
         match self.mount_points().lookup(Place::Object(directory), name) {
             Some(_) => Err(why),
@@ -118,7 +118,7 @@ impl Adapter {
         }
     }
 
-    /// Refuses to take a directory away in which there are directories that only the mount has.
+    /// Refuses to remove a directory that contains directories of the mount alone.
     fn refuse_reserved(
         &self,
         live: &LiveFileSystem,
@@ -137,7 +137,7 @@ impl Adapter {
         }
     }
 
-    /// The number of what a name leads to, a file or a directory of the mount alone.
+    /// The inode number that a name leads to: a file or a directory of the mount alone.
     pub(crate) fn number_of(&self, directory: INodeNo, name: &[u8]) -> Answer<INodeNo> {
         let (live, directory) = self.changing(directory)?;
         if let Some(covering) = self.mount_points().lookup(Place::Object(directory), name) {
@@ -149,12 +149,12 @@ impl Adapter {
         }
     }
 
-    /// Whether a directory is the one that shows the snapshots.
+    /// Whether a directory is the one that lists the snapshots.
     pub(crate) fn shows_snapshots(&self, directory: INodeNo) -> bool {
         matches!(self.target(directory), Ok(Target::Control(ControlNode::Snapshots)))
     }
 
-    /// Changes the snapshots.
+    /// Creates, destroys or renames a snapshot.
     pub(crate) fn change_snapshots(
         &self,
         change: SnapshotChange<'_>,
@@ -163,8 +163,8 @@ impl Adapter {
         answer(self.control()?.change(change, caller.uid))
     }
 
-    /// Takes a directory away that stands only for one of contents that are gone; says whether it is such
-    /// one.
+    /// Removes a directory that only stands in for one of replaced contents; returns whether it was
+    /// such a directory.
     fn uncover(&self, directory: ObjectId, name: &[u8]) -> Answer<bool> {
         let mut all = self.mount_points.write().unwrap_or_else(PoisonError::into_inner);
         let Some(covering) = all.lookup(Place::Object(directory), name) else { return Ok(false) };
@@ -193,7 +193,7 @@ impl Adapter {
         self.entry(Target::Live(attributes.object))
     }
 
-    /// Makes a file without a name, which is gone when the kernel has forgotten it.
+    /// Makes an unnamed file, which is freed when the kernel has forgotten it.
     pub(crate) fn create_unnamed(
         &self,
         directory: INodeNo,
@@ -202,12 +202,12 @@ impl Adapter {
     ) -> Answer<Entry> {
         let (live, directory) = self.changing(directory)?;
         let caller = maker(live, directory, &creation, asking)?;
-        // Held until the kernel knows it.
+        // Held until the kernel knows the file.
         let hold = answer(live.create_unnamed(directory, &creation.new_file(caller)))?;
         self.entry(Target::Live(hold.object()))
     }
 
-    /// Gives a file another name.
+    /// Adds a name to a file.
     pub(crate) fn link(&self, file: INodeNo, directory: INodeNo, name: &[u8]) -> Answer<Entry> {
         let ((live, directory), (_, file)) = (self.changing(directory)?, self.changing(file)?);
         self.refuse_mount_point(directory, name, Errno::EEXIST)?;
@@ -215,7 +215,7 @@ impl Adapter {
         self.entry(Target::Live(file))
     }
 
-    /// Removes a name of a file that is no directory.
+    /// Removes a name of a file other than a directory.
     pub(crate) fn unlink(&self, directory: INodeNo, name: &[u8]) -> Answer<()> {
         let (live, directory) = self.changing(directory)?;
         self.refuse_mount_point(directory, name, Errno::EISDIR)?;
@@ -259,7 +259,7 @@ impl Adapter {
         answer(live.rename(from, to, mode, caller))
     }
 
-    /// Writes into a file, and says where and how much.
+    /// Writes to a file; returns the offset and the length written.
     pub(crate) fn write(
         &self,
         inode: INodeNo,
@@ -280,13 +280,13 @@ impl Adapter {
         Ok(segments.iter().flatten().next().map(|byte| End { offset, byte: *byte }))
     }
 
-    /// Whether a file has lost set-user-id or set-group-id since this was asked the last time.
+    /// Whether a file has lost set-user-id or set-group-id since the last call.
     pub(crate) fn take_setid_cleared(&self, inode: INodeNo) -> Answer<bool> {
         let (live, object) = self.changing(inode)?;
         answer(live.take_setid_cleared(object))
     }
 
-    /// Changes attributes; gives those that users see.
+    /// Changes attributes; returns those that users see.
     pub(crate) fn set_attributes(
         &self,
         inode: INodeNo,
@@ -297,8 +297,8 @@ impl Adapter {
         answer(live.set_attributes(object, change, caller)).map(|_| ())
     }
 
-    /// Sets an extended attribute. `keeps_group` tells whether who sets a list of access rights
-    /// may leave set-group-id on a file of a group.
+    /// Sets an extended attribute. `keeps_group` says whether setting an ACL may leave set-group-id
+    /// on a file of a group.
     pub(crate) fn set_xattr(
         &self,
         inode: INodeNo,
@@ -346,12 +346,12 @@ impl Adapter {
         answer(live.allocate(object, offset, len, allocation, caller))
     }
 
-    /// Copies a range of a file of any file system of the mount into a file of this one, as far as
-    /// it goes within one request; says how far.
+    /// Copies a range of a file of any file system of the mount to a file of this one, as much as
+    /// one request allows; returns how much.
     ///
-    /// When the kernel has the answer it drops the pages of the range, and with them what others have
-    /// stored through mappings into the same pages, but outside of the range. Where that can be it is
-    /// told to copy by itself (`EXDEV`), which it does through its pages.
+    /// On the reply the kernel drops the pages of the range, and with them stores through mappings
+    /// into the same pages but outside the range. Where that is possible `EXDEV` makes the kernel
+    /// copy through its own pages.
     pub(crate) fn copy(
         &self,
         (adapter, from, from_offset): (&Self, INodeNo, u64),
@@ -374,7 +374,7 @@ impl Adapter {
             answer(live.copy_range(to, (&source, from), len, caller))
         };
         let mut done = copy(0, len)?;
-        // A page that is begun is finished.
+        // A partly copied page is completed.
         while done < len {
             let page = page_size();
             let rest = (page - to_offset.saturating_add(done) % page) % page;
@@ -386,7 +386,7 @@ impl Adapter {
         Ok(done)
     }
 
-    /// Answers a question about flags and projects, or changes them.
+    /// Handles an ioctl that reads or changes flags and projects.
     pub(crate) fn control_flags(
         &self,
         inode: INodeNo,
@@ -407,13 +407,13 @@ fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// What is copied to the middle of a file, and ends within a page, is copied in one piece by the
-/// kernel if it is no longer than this: programs that ask once and do not look how far it went are
-/// more than blocks are worth that could be shared.
+/// A copy into the middle of a file that ends within a page is left to the kernel as one piece up
+/// to this length: programs that ignore short copies are more common than shareable blocks are
+/// worth.
 const RAGGED: u64 = 1 << 20;
 
-/// How much of a copy to a file of this size leaves no page that is written in part: nothing where
-/// it begins within one, less where it ends within one that goes on behind it.
+/// How much of a copy to a file of this size leaves no partly written page: nothing if it begins
+/// within a page, less if it ends within a page that continues beyond it.
 fn whole_pages(offset: u64, len: u64, size: u64) -> u64 {
     let (page, end) = (page_size(), offset.saturating_add(len));
     match () {
@@ -424,7 +424,7 @@ fn whole_pages(offset: u64, len: u64, size: u64) -> u64 {
     }
 }
 
-/// What `mode` of fallocate(2) asks for.
+/// The operation that `mode` of fallocate(2) requests.
 pub(crate) const fn allocation_of(mode: i32) -> Answer<Allocation> {
     const KEEP_SIZE: i32 = 0x1;
     const PUNCH_HOLE: i32 = 0x2;
@@ -450,11 +450,11 @@ mod tests {
         assert_eq!(whole_pages(0, 3 * page, 10 * page), 3 * page);
         assert_eq!(whole_pages(page, RAGGED, 2 * RAGGED), RAGGED);
         assert_eq!(whole_pages(page, RAGGED + 1, 2 * RAGGED), RAGGED);
-        // All of it is the kernel's.
+        // The kernel copies all of it.
         assert_eq!(whole_pages(page, 3 * page + 1, 10 * page), 0);
         assert_eq!(whole_pages(page, page - 1, 10 * page), 0);
         assert_eq!(whole_pages(512, 3 * page, 10 * page), 0);
-        // Nothing is behind the end of the file.
+        // There is nothing beyond the end of the file.
         assert_eq!(whole_pages(0, page + 7, page + 7), page + 7);
         assert_eq!(whole_pages(0, page + 8, page + 7), page + 8);
         assert_eq!(whole_pages(0, 7, 0), 7);

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 /// Entries whose attributes are read together while a directory is listed.
 const LISTING_BATCH: usize = 256;
 
-/// An entry of a listing, kept until its attributes are read.
+/// An entry of a listing, buffered until its attributes are read.
 struct Listed {
     name: Vec<u8>,
     target: Target,
@@ -24,8 +24,8 @@ struct Listed {
 }
 
 impl Adapter {
-    /// Hands the entries of a directory of the live file system from a position on to `visit`:
-    /// those on disk, then those of the mount alone.
+    /// Passes the entries of a live directory to `visit`, from a position on: those on disk, then
+    /// those of the mount alone.
     fn list_live(
         &self,
         directory: ObjectId,
@@ -74,7 +74,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Hands the entries of a directory from a position on to `visit`.
+    /// Passes the entries of a directory to `visit`, from a position on.
     fn list(
         &self,
         directory: INodeNo,
@@ -92,7 +92,7 @@ impl Adapter {
         listed.map_err(|error| errno(&error))
     }
 
-    /// What an entry of `directory` names.
+    /// The target of an entry of `directory`.
     fn entry_target(&self, directory: Target, object: ObjectId) -> Target {
         match directory {
             Target::Snapshot(id, _) => Target::Snapshot(id, object),
@@ -100,8 +100,8 @@ impl Adapter {
         }
     }
 
-    /// The next entries of a directory, at most [`LISTING_BATCH`]. Damage counts once it is the
-    /// next thing: entries before it are good.
+    /// The next entries of a directory, at most [`LISTING_BATCH`]. Damage is an error only if it
+    /// comes first: earlier entries are returned.
     fn batch(&self, directory: INodeNo, from: DirCookie) -> Answer<Vec<Listed>> {
         let parent = self.target(directory)?;
         let mut batch = Vec::with_capacity(LISTING_BATCH);
@@ -124,10 +124,10 @@ impl Adapter {
         }
     }
 
-    /// Hands the entries of a directory with their attributes on to `visit`, until it says that
-    /// the answer is full. What is not known of an entry without being asked for (and of `.` and
-    /// `..`, which the kernel knows) comes as a placeholder only. What comes with attributes counts
-    /// as named to the kernel: `visit` [forgets](Self::forget) it if that does not happen.
+    /// Passes the entries of a directory with attributes to `visit` until the reply is full.
+    /// Attributes that would need a request of their own (and those of `.` and `..`, which the
+    /// kernel knows) are placeholders. An entry with attributes counts as named to the kernel:
+    /// `visit` [forgets](Self::forget) it if it does not fit.
     pub(crate) fn list_with_attributes(
         &self,
         directory: INodeNo,
@@ -138,7 +138,7 @@ impl Adapter {
         let mut from = from;
         loop {
             let batch = match self.batch(directory, from) {
-                // Who asks for what follows gets the error.
+                // The next call returns the error.
                 Err(_) if from != start => return Ok(()),
                 batch => batch?,
             };
@@ -146,7 +146,7 @@ impl Adapter {
             from = last.next;
             self.prefetch(directory, &batch)?;
             for entry in &batch {
-                // Snapshots open when they are entered, not when they are listed.
+                // Snapshots are opened when they are entered, not when they are listed.
                 let known = match entry.target {
                     Target::Control(_) | Target::MountPoint(_) => None,
                     _ if is_dots(&entry.name) => None,
@@ -176,7 +176,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Whether there is nothing in a directory.
+    /// Whether a directory is empty.
     pub(crate) fn is_empty(&self, directory: INodeNo) -> Answer<bool> {
         let mut is_empty = true;
         self.list(directory, DirCookie::START, |entry| {
@@ -186,8 +186,8 @@ impl Adapter {
         Ok(is_empty)
     }
 
-    /// Hands the entries of a directory with the numbers that users see on to `visit`, until it
-    /// says that the answer is full.
+    /// Passes the entries of a directory with the inode numbers that users see to `visit` until the
+    /// reply is full.
     pub(crate) fn list_names(
         &self,
         directory: INodeNo,
@@ -207,16 +207,16 @@ impl Adapter {
             ControlFlow::Continue(())
         });
         match listed {
-            // Who asks for what follows gets the error.
+            // The next call returns the error.
             Err(_) if !is_empty => Ok(()),
             listed => listed,
         }
     }
 }
 
-/// Where to begin among the directories of the mount alone, when a listing is at this position.
+/// Where a listing at this position starts among the directories of the mount alone.
 fn from_free(position: DirCookie) -> DirCookie {
-    // Positions after entries on disk are larger, and are before all of these.
+    // Positions after entries on disk are larger, and precede all of these.
     if position.0 >> 28 == 0 { position } else { DirCookie::START }
 }
 
@@ -224,7 +224,7 @@ fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-/// The little that is known of an entry whose attributes were not read.
+/// The placeholder attributes of an entry whose attributes were not read.
 fn placeholder(entry: &Listed) -> FileAttr {
     let object = match entry.target {
         Target::Live(object) | Target::Snapshot(_, object) => object,

@@ -1,11 +1,11 @@
-//! Other contents in the place of those that a mount has (rollback, receive).
+//! Replaces the contents of a mounted file system (rollback, receive).
 //!
 //! ```text
-//! before   on disk ──┬─ what differs of what the kernel knows ── names that lead elsewhere
+//! before   on disk ──┬─ differences in what the kernel knows ── names that lead elsewhere
 //! after    on disk ──┘
-//! the same file in both     keeps its number: who has it open goes on with other contents
-//! a file that is gone       its number leads nowhere: ESTALE, and paths are looked up anew
-//! a directory on the way    stays for the kernel, as what is mounted below it would go with it: if
+//! the same file in both     keeps its number: open files continue with the new contents
+//! a file that is gone       its number is invalid: ESTALE, and paths are looked up again
+//! a directory on the way    stays for the kernel, as mounts below it would go with it: if
 //! to another mount          both have it under different names, the file gets another number
 //! ```
 
@@ -26,31 +26,31 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::{Arc, RwLock};
 
-/// Most names that the kernel is told to forget one by one.
+/// Maximum number of names that the kernel is told to forget individually.
 const MOST_NAMES: usize = 1 << 20;
 
 const GROUP_BITS: u16 = 0o070;
 
-/// How many times as many files may differ as the kernel knows, until all that it knows are compared.
+/// If more than this many times the kernel's known files differ, all known files are compared.
 const MOST_OTHERS: usize = 16;
 
-/// Files whose attributes are read together.
+/// Number of files whose attributes are read together.
 const BATCH: usize = 256;
 
-/// What differs between contents, of what the kernel knows.
+/// The differences between two contents, among the files that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Comparison {
-    /// What becomes of the files that are not the same.
+    /// The fates of the files that are not the same.
     fates: BTreeMap<ObjectId, Fate>,
     /// Names that lead elsewhere, with the directories that they are in.
     names: Vec<(INodeNo, OsString)>,
-    /// Files that are longer or shorter than they were.
+    /// Files whose length has changed.
     resized: Vec<ObjectId>,
-    /// Those that are longer.
+    /// The ones that have grown.
     longer: Vec<INodeNo>,
 }
 
-/// A directory on the way to something that is mounted, as the kernel knows it.
+/// A directory on a path to a mount, as the kernel knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     name: OsString,
@@ -60,25 +60,25 @@ pub(crate) struct Step {
     rights: Rights,
 }
 
-/// A way to something that is mounted.
+/// A path to a mount.
 #[derive(Debug)]
 pub(crate) struct Way {
-    /// Where the directories are in that both contents have.
+    /// The last directory that both contents share.
     place: ObjectId,
-    /// The others.
+    /// The remaining directories.
     covered: Vec<Step>,
 }
 
-/// What takes the place of an adapter.
+/// The successor of an adapter.
 pub(crate) struct Succession {
     pub(crate) adapter: Adapter,
-    /// What each of the ways needs in it besides what is on disk.
+    /// The directories that each path needs besides those on disk.
     pub(crate) ways: Vec<MountPath>,
-    /// What the kernel is to forget.
+    /// The state that the kernel must forget.
     pub(crate) outdated: Outdated,
-    /// Names that it is to forget, too, with the directories that they are in.
+    /// Further names that it must forget, with their directories.
     pub(crate) names: Vec<(INodeNo, OsString)>,
-    /// Of what it is to know that it is longer.
+    /// Files whose growth the kernel must learn of.
     pub(crate) longer: Vec<INodeNo>,
 }
 
@@ -106,15 +106,15 @@ fn is_same_file(before: &Attributes, after: &Attributes) -> bool {
 }
 
 impl Adapter {
-    /// Whether other contents have taken the place of these.
+    /// Whether these contents have been replaced.
     pub(crate) fn is_superseded(&self) -> bool {
         self.head.live().is_some_and(|live| live.objset().is_superseded())
     }
 
-    /// Finds what differs of what the kernel knows.
+    /// Compares the files that the kernel knows.
     ///
     /// # Errors
-    /// A directory cannot be read, or there is too much.
+    /// A directory cannot be read, or there are too many entries.
     pub(crate) fn compare(&self, [before, after]: &[FileSystem; 2]) -> Answer<Comparison> {
         let (root, heir) = (before.root(), after.root());
         let mut fates = BTreeMap::from([(root, Fate::Changed(heir))]);
@@ -127,7 +127,7 @@ impl Adapter {
             for object in batch.iter().copied().filter(|object| *object != root) {
                 let states = (before.attributes(object), after.attributes(object));
                 let fate = match &states {
-                    // What was no root is one now.
+                    // Another object has become the root.
                     _ if object == heir => Fate::Gone,
                     (Ok(old), Ok(new)) if is_same_file(old, new) => {
                         if new.kind == FileKind::Directory && old != new {
@@ -158,8 +158,8 @@ impl Adapter {
         Ok(comparison)
     }
 
-    /// The files of which something may differ, of those that the kernel knows: looked for among all that
-    /// differ as long as these are not many more.
+    /// The known files that may differ: searched for among all changed objects as long as these are
+    /// not many more.
     fn known_that_differ(&self, [before, after]: [&FileSystem; 2]) -> Vec<ObjectId> {
         let known = self.known.all();
         let most = known.len().saturating_mul(MOST_OTHERS).max(BATCH);
@@ -183,7 +183,7 @@ impl Adapter {
         differ
     }
 
-    /// How the kernel knows the directories on a path.
+    /// The directories on a path as the kernel knows them.
     ///
     /// # Errors
     /// There is no such directory.
@@ -194,10 +194,10 @@ impl Adapter {
             let Component::Normal(name) = component else { continue };
             let entry = self.look_up(directory, name.as_bytes())?;
             directory = entry.attributes.ino;
-            // It is no answer to the kernel.
+            // This lookup is not reported to the kernel.
             self.forget(directory, 1);
             let FileAttr { kind, uid, gid, perm, .. } = entry.attributes;
-            // Bits of the group are the mask of a list of access rights, which nobody sees to here.
+            // The group bits are the mask of an ACL, which is not checked here.
             let has_list = self.xattr(directory, ACCESS_LIST).is_ok();
             let permissions = if has_list { perm & !GROUP_BITS } else { perm };
             let rights = Rights { uid, gid, permissions };
@@ -207,11 +207,11 @@ impl Adapter {
         Ok(steps)
     }
 
-    /// Which of these directories other contents lack, or have as other files. Nobody gets further in them
-    /// than in what is in their places.
+    /// Finds the directories of a path that the new contents lack or have as other files. Access to
+    /// them is no wider than to their replacements.
     ///
     /// # Errors
-    /// Something else than a directory is mounted on.
+    /// A mount point is not a directory.
     pub(crate) fn way(
         &self,
         mut steps: Vec<Step>,
@@ -250,12 +250,12 @@ impl Adapter {
         Ok(Way { place, covered })
     }
 
-    /// Has the directories that stay for the kernel on these ways keep their numbers, and nothing else: what
-    /// the kernel knows in them is forgotten, and where other contents have the same file under another name
-    /// it is none that the kernel knows.
+    /// Lets the directories that stay for the kernel on these paths keep their numbers and nothing
+    /// else: their entries are forgotten, and the same file under another name in the new contents
+    /// counts as unknown to the kernel.
     ///
     /// # Errors
-    /// A directory cannot be read, or there is too much.
+    /// A directory cannot be read, or there are too many entries.
     pub(crate) fn set_apart(
         &self,
         ways: &[Way],
@@ -272,7 +272,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Lets other contents take the place of these. Nobody looks anything up meanwhile.
+    /// Replaces these contents with new ones. No lookups may run meanwhile.
     pub(crate) fn succeed(
         &self,
         (head, control): (Arc<LiveFileSystem>, Option<ControlTree>),
@@ -307,7 +307,7 @@ impl Adapter {
             Some((self.number_of_place(place)?, OsStr::from_bytes(name).to_owned()))
         });
         names.extend(of_mount);
-        // The kernel is not told to forget what something is mounted on.
+        // The kernel must not forget a directory that is mounted on.
         names.retain(|(directory, name)| {
             let adopted = adopted.iter().find(|one| one.inode == *directory);
             let place = match (adopted, self.target(*directory)) {
@@ -325,7 +325,7 @@ impl Adapter {
         let Comparison { resized, longer, .. } = comparison;
         resized.into_iter().for_each(|object| known.note_resized(object));
         outdated.files.extend(&kept);
-        // The kernel does not count how often it knows its root directory.
+        // The kernel does not count lookups of its root directory.
         outdated.files.push(INodeNo::ROOT);
         let adapter = Self {
             inodes: self.inodes.succeeded(files.root(), adopted),

@@ -1,10 +1,10 @@
-//! Which pages of a file the kernel may have.
+//! The pages of a file that the kernel may have.
 //!
 //! ```text
 //!            get            drop (begun)
 //! None ────────────▶ Some ──────────────▶ Dropping ── get ──▶ Some
 //!                     │                      │
-//!    other contents   ▼                      ▼ dropped
+//!    new contents     ▼                      ▼ dropped
 //!                  Outdated ── give up      None
 //!                     │          │
 //!             dropped ▼          ▼
@@ -17,33 +17,33 @@ pub(super) enum KernelPages {
     #[default]
     None,
     Some,
-    /// It is dropping them, and has got no others since it began.
+    /// It is dropping them, and has got no new ones since.
     Dropping,
-    /// Perhaps some of contents that are gone: what is stored into these by mappings is gone with them.
+    /// Possibly pages of replaced contents: stores through mappings into these are lost with them.
     Outdated,
-    /// The same, and something that was stored was given up.
+    /// The same, and a store was discarded.
     GivenUp,
 }
 
-/// What is to be done when the kernel has dropped the pages of a file.
+/// What to do after the kernel has dropped the pages of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dropped {
-    /// All that it had are gone.
+    /// Nothing: all its pages are gone.
     Done,
-    /// What was given up meanwhile may have been stored into pages of these contents: the kernel has to
-    /// drop them again.
+    /// Discarded data may have been stored into pages of the current contents: the kernel must drop
+    /// them again.
     Again,
 }
 
 impl KernelPages {
-    /// The kernel gets some.
+    /// The kernel gets pages.
     pub(super) fn get(&mut self) {
         if matches!(self, Self::None | Self::Dropping) {
             *self = Self::Some;
         }
     }
 
-    /// The kernel is told to drop those that it has; whether it may have any of these contents.
+    /// The kernel is told to drop its pages; returns whether it may have current ones.
     pub(super) fn begin_to_drop(&mut self) -> bool {
         let may_have = matches!(self, Self::Some | Self::Dropping);
         if may_have {
@@ -57,7 +57,7 @@ impl KernelPages {
         let dropped = *self;
         *self = match dropped {
             Self::Dropping => Self::None,
-            // It may have got others meanwhile.
+            // It may have got new ones meanwhile.
             Self::Outdated | Self::GivenUp => Self::Some,
             Self::None | Self::Some => dropped,
         };
@@ -67,15 +67,15 @@ impl KernelPages {
         }
     }
 
-    /// The file has other contents.
+    /// The contents of the file were replaced.
     pub(super) fn outdate(&mut self) {
         if *self != Self::None {
             *self = Self::Outdated;
         }
     }
 
-    /// Something is written that was stored into pages; whether it is given up, as it may have been
-    /// stored into contents that are gone.
+    /// Data stored into pages is written back; returns whether to discard it, as it may belong to
+    /// replaced contents.
     pub(super) fn give_up(&mut self) -> bool {
         let is_outdated = matches!(self, Self::Outdated | Self::GivenUp);
         if is_outdated {

@@ -1,5 +1,4 @@
-//! Requests that change something: which file system they are for, and what is refused since the
-//! mount has more than one.
+//! Requests that change something: their dispatch to a file system, and the refusals due to grafts.
 
 use super::Session;
 use super::told::Answered;
@@ -23,13 +22,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether a file was opened so that writes are durable: `O_SYNC` is `O_DSYNC` and more. (What
-/// rustix calls `DSYNC` is `O_SYNC` too.)
+/// Whether a file was opened for durable writes: `O_SYNC` includes `O_DSYNC`. (Rustix's `DSYNC` is
+/// `O_SYNC` too.)
 const fn is_durable(flags: OpenFlags) -> bool {
     flags.0 & libc::O_DSYNC != 0
 }
 
-/// Answers when something is durable.
+/// Replies when changes are durable.
 fn promise_durable(
     durability: Option<&Durability>,
     live: &Arc<LiveFileSystem>,
@@ -42,7 +41,7 @@ fn promise_durable(
     }
 }
 
-/// Answers a request that asks for nothing but that something is done.
+/// Replies to a request that has no result.
 pub(super) fn done(reply: ReplyEmpty, answer: Answer<()>) {
     match answer {
         Ok(()) => reply.ok(),
@@ -50,23 +49,23 @@ pub(super) fn done(reply: ReplyEmpty, answer: Answer<()>) {
     }
 }
 
-/// What a read or write has to do with the pages that the kernel keeps.
+/// How a read or write uses the kernel's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pages {
-    /// They have what it is about afterwards.
+    /// They hold the data afterwards.
     Kept,
-    /// It goes past them (`O_DIRECT`).
+    /// It bypasses them (`O_DIRECT`).
     Passed,
 }
 
 impl Pages {
-    /// Of a request for a file that was opened in this way.
+    /// The mode for a file that was opened with these flags.
     pub(super) const fn of(flags: OpenFlags) -> Self {
         if flags.0 & libc::O_DIRECT != 0 { Self::Passed } else { Self::Kept }
     }
 }
 
-/// A write, but for its data.
+/// The parameters of a write without its data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
     pub(super) inode: INodeNo,
@@ -78,25 +77,25 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// Whether it is to be at the end of the file, wherever the kernel takes that for.
+    /// Whether it must go to the end of the file, whatever offset the kernel assumes.
     const fn appends(&self) -> bool {
         self.flags.0 & libc::O_APPEND != 0 && !matches!(self.shortening, Shortening::Never)
     }
 }
 
-/// How far a write has come.
+/// The progress of a write.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Progress {
-    /// Bytes that are written.
+    /// Bytes written so far.
     pub(super) written: usize,
-    /// Whether they are at the end of the file, which the kernel has taken to be elsewhere.
+    /// Whether they went to an end of file other than the kernel assumed.
     is_elsewhere: bool,
 }
 
-/// Says the rest of a file where the length of a range of pages is expected.
+/// Means "to the end of the file" as the length of a range of pages.
 const TO_THE_END: u64 = 0;
 
-/// Attributes that are to change, as FUSE says it.
+/// Attribute changes as FUSE passes them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SetAttributes {
     pub(super) mode: Option<u32>,
@@ -108,7 +107,7 @@ pub(super) struct SetAttributes {
 }
 
 impl Session {
-    /// Answers with a file that the kernel knows from now on.
+    /// Replies with a file that the kernel knows from now on.
     pub(super) fn named(reply: ReplyEntry, answer: Answer<Entry>) {
         match answer {
             Ok(Entry { attributes, generation, lifetime }) => {
@@ -118,7 +117,7 @@ impl Session {
         }
     }
 
-    /// Answers with attributes.
+    /// Replies with attributes.
     pub(super) fn shown(reply: ReplyAttr, answer: Answer<(FileAttr, Duration)>) {
         match answer {
             Ok((attributes, lifetime)) => reply.attr(&lifetime, &attributes),
@@ -139,7 +138,7 @@ impl Session {
         self.entry(index, entry)
     }
 
-    /// Whether names in a directory are those of snapshots.
+    /// Whether the names in a directory are those of snapshots.
     pub(super) fn shows_snapshots(&self, directory: INodeNo) -> bool {
         let inner = self.inner(directory);
         inner.is_ok_and(|(_, adapter, directory)| adapter.shows_snapshots(directory))
@@ -153,7 +152,7 @@ impl Session {
     ) -> Answer<Entry> {
         let (_, adapter, _) = self.inner(parent)?;
         adapter.change_snapshots(SnapshotChange::Take { name: name.as_bytes() }, caller)?;
-        // This is done apart.
+        // This runs on another thread.
         let _pass = self.enter();
         self.look_up(parent, name)
     }
@@ -180,7 +179,7 @@ impl Session {
         if index != other || source != target {
             return Err(Errno::EPERM);
         }
-        // Nor is one replaced.
+        // Replacing one is not possible either.
         if !flags.difference(RenameFlags::RENAME_NOREPLACE).is_empty() {
             return Err(Errno::EINVAL);
         }
@@ -208,7 +207,7 @@ impl Session {
         self.entry(index, adapter.link(file, directory, name.as_bytes())?)
     }
 
-    /// Refuses to take away or move a directory that another file system stands for.
+    /// Refuses to remove or move a directory at which a file system is grafted.
     fn refuse_graft(&self, parent: INodeNo, name: &OsStr) -> Answer<()> {
         if self.grafts.is_empty() {
             return Ok(());
@@ -285,7 +284,7 @@ impl Session {
         changing.is_ok_and(|(live, object)| live.takes_many_groups(object, bytes))
     }
 
-    /// Whether reserving or freeing a range of a file waits for transaction groups.
+    /// Whether reserving or freeing a range of a file must wait for transaction groups.
     pub(super) fn waits_for_groups(
         &self,
         inode: INodeNo,
@@ -301,13 +300,13 @@ impl Session {
         }
     }
 
-    /// Answers when what was done to a file, and to all names, is durable.
+    /// Replies when changes to a file and to all names are durable.
     pub(super) fn make_durable(&self, inode: INodeNo, reply: ReplyEmpty) {
         if let Err(error) = self.inner(inode) {
             return reply.error(error);
         }
         match self.changing(inode) {
-            // Nothing was done to what does not change.
+            // An unchanging file has no pending changes.
             Err(_) => reply.ok(),
             Ok((live, object)) => {
                 let promise = Box::new(move |durable| done(reply, durable));
@@ -316,8 +315,8 @@ impl Session {
         }
     }
 
-    /// Answers what came of a change of a file; if all changes of its file system are to be
-    /// durable, when this one is.
+    /// Replies with the result of a change to a file; if all changes of its file system must be
+    /// durable, once this one is.
     pub(super) fn answer_change<T: Answered>(
         self: &Arc<Self>,
         inode: INodeNo,
@@ -343,10 +342,10 @@ impl Session {
         }
     }
 
-    /// Goes on with a write, as far as it goes.
+    /// Continues a write, as far as possible.
     ///
     /// # Errors
-    /// Nothing is written at all, or the pool is suspended.
+    /// Nothing was written at all, or the pool is suspended.
     pub(super) fn write_rest(
         &self,
         writing: &Writing,
@@ -355,7 +354,7 @@ impl Session {
     ) -> Answer<()> {
         let (_, adapter, inode) = self.inner(writing.inode)?;
         if writing.shortening == Shortening::Never && adapter.gives_up(inode) {
-            // It was stored into contents that are gone.
+            // It was stored into replaced contents.
             progress.written = data.len();
             return Ok(());
         }
@@ -371,8 +370,8 @@ impl Session {
                 Ok((place, written)) => {
                     progress.written += written;
                     match place == offset {
-                        // The kernel appends one after the other: it knows the length, and nothing is
-                        // on its way that it has sent before it did.
+                        // The kernel serialises appends: it knows the length, and no write sent
+                        // earlier is in flight.
                         true if goes_to_end => adapter.clear_resized(inode),
                         true => {}
                         false => progress.is_elsewhere = true,
@@ -380,7 +379,7 @@ impl Session {
                 }
                 Err(error) if progress.written == 0 || is_suspended(error) => return Err(error),
                 Err(_) if writing.shortening == Shortening::Possible => return Ok(()),
-                // Nobody would miss the rest of the kernel's pages.
+                // No writer would repeat the rest of a kernel page.
                 Err(error) => return Err(error),
             }
             if progress.written >= data.len() {
@@ -389,8 +388,8 @@ impl Session {
         }
     }
 
-    /// Answers how much was written; when the file was opened so that writes are durable, once this
-    /// one is. A write past the kernel's pages is answered when the kernel has no old ones.
+    /// Replies with the number of bytes written; for durable writes once they are durable. A write
+    /// that bypasses the kernel's pages is answered when the kernel has no stale ones.
     pub(super) fn answer_write(
         &self,
         writing: &Writing,
@@ -412,7 +411,7 @@ impl Session {
                 reply.error(error);
                 let is_refused = [Errno::EPERM, Errno::EROFS].contains(&error);
                 if let Some(pages) = self.pages.as_ref().filter(|_| is_refused) {
-                    // Nobody is to see in pages what a mapping could change of them.
+                    // Readers must not see the refused change of a mapping in pages.
                     pages.drop_pages(inode, (offset, TO_THE_END), || ());
                 }
                 return;
@@ -435,7 +434,7 @@ impl Session {
                 pages.drop_pages(inode, (offset, u64::from(written)), answer);
             }
             Some(pages) if is_elsewhere => {
-                // The kernel has it in pages where it belongs not, and holds these until it is answered.
+                // The kernel has the data in pages at the wrong offset, held until the reply.
                 answer();
                 pages.drop_pages(inode, (0, TO_THE_END), || ());
             }
@@ -471,7 +470,7 @@ impl Session {
         allocated
     }
 
-    /// Answers a question about flags and projects, or changes them.
+    /// Handles an ioctl that reads or changes flags and projects.
     pub(super) fn control_flags(
         &self,
         inode: INodeNo,
@@ -488,8 +487,8 @@ impl Session {
         answer
     }
 
-    /// Has the kernel ask for the mode of a file if this change of its contents has changed it:
-    /// it asks for times and lengths only.
+    /// Makes the kernel ask for the mode of a file if this write has changed it: by itself it asks
+    /// only for times and lengths.
     fn invalidate_mode_if_setid_cleared(&self, inode: INodeNo, caller: Caller) {
         if caller.privilege == Privilege::Superuser {
             return;

@@ -1,12 +1,12 @@
-//! Giving a file system of the mount other contents.
+//! Replaces the contents of a file system of the mount.
 //!
 //! ```text
-//! the kernel writes what was stored into pages
-//! the gate closes ── compare ── change ── the successor knows what the kernel knows ── it opens
-//! the kernel forgets what differs
+//! the kernel writes back dirty pages
+//! the gate closes ── compare ── change ── the successor takes over the known files ── it opens
+//! the kernel forgets all differences
 //! ```
-//! Between the last two somebody may see for a moment what is gone. What is stored into pages of the
-//! contents before after the first is gone with them.
+//! Between the last two steps a process may briefly see old data. Stores into pages of the previous
+//! contents after the first step are lost.
 
 use super::grafting::{KERNEL_PATIENCE, enclosing};
 use super::{Session, invalid};
@@ -20,21 +20,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How long requests may keep others from being let in.
+/// How long requests may keep the gate from closing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the kernel is to forget.
+/// State that the kernel must forget.
 enum Stale {
     File(INodeNo),
     Name(INodeNo, OsString),
 }
 
 impl Session {
-    /// Gives the file system at a path other contents. `mounted` are the paths in the mount at which the
-    /// system has mounted something.
+    /// Replaces the contents of the file system at a path. `mounted` are the paths in the mount
+    /// that the system has mounted on.
     ///
     /// # Errors
-    /// [`NotExchanged`]: everything is as it was.
+    /// [`NotExchanged`]: nothing has changed.
     pub(crate) fn exchange<X: Exchange>(
         self: &Arc<Self>,
         path: &Path,
@@ -60,12 +60,12 @@ impl Session {
             let steps = adapter.steps(way).map_err(unsuitable)?;
             let place = steps.last().map(|step| (index, step.inode));
             if place != self.grafts.place_of(placed.file_system) {
-                // Somebody has moved what it is in.
+                // Its directory was moved.
                 return Err(unsuitable(Errno::EBUSY));
             }
             ways.push(adapter.way(steps, after, &comparison).map_err(unsuitable)?);
         }
-        // Who looks cannot say whether it is still there.
+        // A path that cannot be resolved may be gone.
         let steps = by_system.into_iter().filter_map(|one| adapter.steps(one).ok());
         for steps in steps {
             ways.push(adapter.way(steps, after, &comparison).map_err(unsuitable)?);
@@ -97,7 +97,7 @@ impl Session {
         Ok(Exchanged { changed, lost: None })
     }
 
-    /// Lets a file system take the place of one.
+    /// Replaces a file system by its successor.
     fn install(&self, index: usize, successor: &Arc<Adapter>) {
         let successor = Arc::clone(successor);
         match index {
@@ -132,7 +132,7 @@ impl Session {
         );
     }
 
-    /// Has the kernel know where files end that are longer than they were, as it appends to them there.
+    /// Tells the kernel the new ends of files that have grown, as it appends there.
     fn tell_kernel_of_lengths(
         self: &Arc<Self>,
         (index, adapter): (usize, &Arc<Adapter>),
@@ -146,7 +146,7 @@ impl Session {
             adapter.note_pages(inode);
             session.cache.extend(outer, end.offset, end.byte);
             if adapter.end(inode) != Ok(Some(end)) {
-                // Somebody changes it, and the kernel has a byte of before.
+                // A concurrent change makes the kernel's byte stale.
                 session.cache.forget_contents(outer);
             }
         });

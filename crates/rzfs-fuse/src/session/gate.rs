@@ -1,20 +1,20 @@
-//! The gate that requests go through.
+//! The gate that all requests pass.
 //!
 //! ```text
 //! request ── enters ── is answered ── leaves
-//! exchange ── closes: nobody enters, waits until all have left ── gives files other contents ── opens
+//! exchange ── closes: no request enters, waits until all have left ── exchanges contents ── opens
 //! ```
-//! Requests that wait for a suspended pool, or for many transaction groups, are not inside meanwhile:
-//! nobody who exchanges contents waits for them.
+//! Requests that wait for a suspended pool, or for many transaction groups, are outside meanwhile:
+//! exchanges do not wait for them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The bit of a closed gate; the others count who is inside.
+/// The bit of a closed gate; the other bits count the requests inside.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// How often who waits for others looks again, should nobody tell.
+/// How often a waiting thread checks again without a notification.
 const ROUND: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
@@ -24,16 +24,16 @@ pub(super) struct Gate {
     changed: Condvar,
 }
 
-/// Somebody is inside, as long as this is not dropped.
+/// A request is inside until this is dropped.
 #[derive(Debug)]
 pub(super) struct Pass<'a>(&'a Gate);
 
-/// Nobody is inside, as long as this is not dropped.
+/// No request is inside until this is dropped.
 #[derive(Debug)]
 pub(super) struct Closed<'a>(&'a Gate);
 
 impl Gate {
-    /// Goes in, as soon as it is open. Not for who is inside already.
+    /// Enters as soon as it is open. Must not be called inside.
     pub(super) fn enter(&self) -> Pass<'_> {
         loop {
             if self.inside.fetch_add(1, Ordering::AcqRel) & CLOSED == 0 {
@@ -44,14 +44,14 @@ impl Gate {
         }
     }
 
-    /// Closes it, and waits until everybody has left; `None`, and it is open again, if that takes too
-    /// long, or somebody else has closed it.
+    /// Closes it and waits until all have left; `None`, with the gate open again, if that takes too
+    /// long, or it is already closed.
     pub(super) fn close(&self, patience: Duration) -> Option<Closed<'_>> {
         if self.inside.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED != 0 {
             return None;
         }
         let closed = Closed(self);
-        // Who comes from now on is counted for a moment, but does not stay.
+        // Newcomers are counted briefly, but do not stay.
         let have_left = self.wait_while(patience, || self.inside.load(Ordering::Acquire) != CLOSED);
         have_left.then_some(closed)
     }
@@ -63,12 +63,12 @@ impl Gate {
     }
 
     fn tell(&self) {
-        // Who has looked and not slept yet is not missed.
+        // A thread between check and sleep does not miss it.
         drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
     }
 
-    /// Waits as long as something is so; says whether it is not any more.
+    /// Waits while a condition holds; returns whether it no longer does.
     fn wait_while(&self, patience: Duration, is_so: impl Fn() -> bool) -> bool {
         let start = Instant::now();
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);

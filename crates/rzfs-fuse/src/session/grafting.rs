@@ -1,12 +1,12 @@
-//! File systems that come into a mount, and go, while it is used.
+//! Adding file systems to a mount, and removing them, while it is used.
 //!
 //! ```text
-//! graft      the directory has to be there ── it stands for the other ── the kernel forgets its name
-//! ungraft    the kernel forgets the name, and what is below ── it has forgotten everything ── it goes
+//! graft      the directory must exist ── the root replaces it ── the kernel forgets its name
+//! ungraft    the kernel forgets the name, and all below ── it has forgotten everything ── removal
 //! ```
-//! The kernel lets go of what it has cached at once, of what is in use not at all. A file system
-//! goes in the moment in which nothing of it is known: whoever looks it up earlier keeps it,
-//! whoever comes later does not find it.
+//! The kernel drops cached entries at once, and those in use not at all. A file system goes in the
+//! moment in which the kernel knows nothing of it: an earlier lookup keeps it, a later one does not
+//! find it.
 
 use super::places::{NotInserted, Placed};
 use super::{Session, invalid};
@@ -23,23 +23,23 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take until it has forgotten the next file.
+/// How long the kernel may take to forget the next file.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How long until it is asked again: somebody may have come meanwhile.
+/// How long until it is asked again: there may have been new lookups.
 const ROUND: Duration = Duration::from_millis(20);
 /// How long requests about a directory may keep the kernel from forgetting a name in it.
 pub(super) const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
-/// The same where nothing may be waited for.
+/// The same where waiting must be short.
 const FORCED_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Threads that tell the kernel of file systems at the same time.
+/// Maximum number of threads that notify the kernel at once.
 const MOST_TELLERS: usize = 64;
 
 impl Session {
-    /// Has a file system stand for a directory of the mount.
+    /// Grafts a file system onto a directory of the mount.
     ///
     /// # Errors
-    /// There is no such directory, others are there or below, or something is in it that is to be
+    /// There is no such directory, other file systems are there or below, or its contents are to be
     /// respected.
     pub(crate) fn graft(self: &Arc<Self>, nested: Nested) -> io::Result<()> {
         let (outcome, changed) = match self.insert(nested) {
@@ -54,7 +54,7 @@ impl Session {
         outcome
     }
 
-    /// Adds a file system; answers the name of which the kernel knows something else so far.
+    /// Adds a file system; returns the name about which the kernel's knowledge is outdated.
     pub(super) fn insert(&self, nested: Nested) -> Result<GraftPoint, NotInserted> {
         let Nested { path, file_system, control, underneath } = nested;
         let mut places = self.places.lock();
@@ -88,7 +88,7 @@ impl Session {
             let (inner, parent) = (parent, self.grafts.outer(within, parent));
             let parent = parent.ok_or(Errno::ENFILE)?;
             let entrance = (parent, name.clone());
-            // It stays known, as its number is the place: the kernel gets to know what stands for it.
+            // It stays known, as its number is the place: the kernel sees the grafted root.
             let directory = outer.look_up(inner, name.as_bytes())?.attributes.ino;
             let Some(index) = self.grafts.insert((within, directory), entrance, adapter) else {
                 outer.forget(directory, 1);
@@ -103,7 +103,7 @@ impl Session {
                 Ok(changed)
             }
             Err(error) => {
-                // Somebody may have seen it meanwhile.
+                // A process may have seen it meanwhile.
                 let gone = outer.drop_path(&way);
                 let changed = gone.and_then(|gone| self.entrance_of(within, &outer, gone));
                 Err(NotInserted { error: invalid(error), changed })
@@ -114,7 +114,7 @@ impl Session {
     /// Makes directories for other mounts where the file system at the root lacks them.
     ///
     /// # Errors
-    /// A directory on the way to one cannot be read.
+    /// A directory above one cannot be read.
     pub(crate) fn make_mount_points(self: &Arc<Self>, paths: &[PathBuf]) -> io::Result<()> {
         let mut changed = Vec::new();
         {
@@ -134,7 +134,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a file system out of the mount that nobody uses.
+    /// Removes an unused file system from the mount.
     ///
     /// # Errors
     /// It is in use, or another one is in it.
@@ -151,8 +151,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes file systems out of the mount, whoever uses them: all of them in the time of one.
-    /// Those within others come first.
+    /// Removes file systems from the mount even if they are in use, all in the time of one. Nested
+    /// ones come first.
     pub(crate) fn ungraft_by_force(self: &Arc<Self>, paths: &[PathBuf]) {
         let placed: Vec<Placed> = {
             let places = self.places.lock();
@@ -167,7 +167,7 @@ impl Session {
         self.close_taken(taken);
     }
 
-    /// Forgets where a file system was; answers the name that was there for it alone.
+    /// Forgets the place of a file system; returns the name that existed only for it.
     fn give_up_place(&self, placed: &Placed) -> Option<GraftPoint> {
         self.places.lock().retain(|one| one.path != placed.path);
         let outer = self.file_system(placed.within).ok()?;
@@ -177,12 +177,12 @@ impl Session {
     }
 
     fn close_taken(&self, taken: Vec<Arc<Adapter>>) {
-        // Requests that came before may not be answered yet.
+        // Earlier requests may not be answered yet.
         wait_until(PATIENCE, || taken.iter().all(|adapter| Arc::strong_count(adapter) == 1));
         taken.iter().for_each(|adapter| adapter.close());
     }
 
-    /// Takes a file system that nobody uses.
+    /// Removes an unused file system.
     fn take_unused(self: &Arc<Self>, file_system: usize) -> io::Result<Option<Arc<Adapter>>> {
         let mut fewest = u64::MAX;
         let mut since = Instant::now();
@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Takes file systems, whoever uses them.
+    /// Removes file systems even if they are in use.
     fn force_ungraft(self: &Arc<Self>, placed: &[Placed]) -> Vec<Arc<Adapter>> {
         let known = |one: &Placed| {
             let file_system = one.file_system;
@@ -219,7 +219,7 @@ impl Session {
         let forget = |session: &Self, known: Vec<INodeNo>| {
             known.iter().for_each(|one| session.cache.forget_contents(*one));
         };
-        // What is changed in mappings is written as long as it can be.
+        // Changes in mappings are written while that is possible.
         let contents = known.iter().map(|(_, known)| known.clone()).collect();
         self.tell_kernel_of_each(FORCED_PATIENCE, contents, forget);
         let remove = |one: &Placed| self.grafts.force_remove(one.file_system);
@@ -244,8 +244,8 @@ impl Session {
         Some((self.grafts.outer(within, number)?, OsString::from_vec(name)))
     }
 
-    /// Has a thread of its own tell the kernel something: it waits for requests that may wait for
-    /// a suspended pool.
+    /// Notifies the kernel from a separate thread: that waits for requests that may wait for a
+    /// suspended pool.
     fn tell_kernel(
         self: &Arc<Self>,
         patience: Duration,
@@ -254,7 +254,7 @@ impl Session {
         self.tell_kernel_of_each(patience, vec![()], move |session, ()| tell(session));
     }
 
-    /// The same for several subjects, none of which waits for another one unless there are many.
+    /// The same for several subjects, which do not wait for each other unless there are many.
     pub(super) fn tell_kernel_of_each<S: Send + 'static>(
         self: &Arc<Self>,
         patience: Duration,
@@ -274,7 +274,7 @@ impl Session {
                         tell(&session, subject);
                     }
                 }
-                // All are done when nobody has it any more.
+                // All are done when there are no more senders.
                 drop(done);
             };
             let thread = std::thread::Builder::new().name("rzfs-grafts".to_owned()).spawn(work);
@@ -289,8 +289,8 @@ impl Session {
     }
 }
 
-/// Where a path leads that is not covered on the way: to the last directory but one, and to the
-/// last. (Where names have several spellings a path may lead through what others stand for.)
+/// The last but one and the last directory of a path that is not covered on the way. (If names have
+/// several spellings a path may lead through covered directories.)
 fn directory_at(
     adapter: &Adapter,
     path: &Path,
@@ -304,7 +304,7 @@ fn directory_at(
         above = directory;
         let attributes = adapter.look_up(directory, name.as_bytes())?.attributes;
         directory = attributes.ino;
-        // It is no answer to the kernel.
+        // This lookup is not reported to the kernel.
         adapter.forget(directory, 1);
         if attributes.kind != FileType::Directory {
             return Err(Errno::ENOTDIR);
@@ -313,7 +313,7 @@ fn directory_at(
     Ok((above, directory))
 }
 
-/// The file system that a path is in, and where there.
+/// The file system that contains a path, and the path within it.
 pub(super) fn enclosing<'a>(places: &[Placed], path: &'a Path) -> (usize, &'a Path) {
     let inside = |one: &Placed| Some((one.file_system, path.strip_prefix(&one.path).ok()?));
     let all = places.iter().filter_map(inside);

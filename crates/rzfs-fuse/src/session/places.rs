@@ -7,21 +7,21 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A file system that is grafted.
+/// A grafted file system.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
-    /// From the root of the mount.
+    /// Its path from the root of the mount.
     pub(super) path: PathBuf,
     pub(super) file_system: usize,
-    /// The file system that it is in.
+    /// The enclosing file system.
     pub(super) within: usize,
-    /// The directory of that one for which it stands, and which is known there as long as it does.
+    /// The directory there that it replaces, which stays known as long as the graft.
     pub(super) directory: INodeNo,
-    /// What was made for it there.
+    /// The directories that were made for it there.
     pub(super) way: MountPath,
 }
 
-/// The file systems that are grafted, by their paths.
+/// The grafted file systems, by their paths.
 #[derive(Debug, Default)]
 pub(super) struct Places(Mutex<Vec<Placed>>);
 
@@ -31,8 +31,8 @@ impl Places {
     }
 }
 
-/// Why a file system was not grafted, and the name of which the kernel may know something that is
-/// no more.
+/// The reason why a file system was not grafted, and the name about which the kernel's knowledge
+/// may be outdated.
 #[derive(Debug)]
 pub(super) struct NotInserted {
     pub(super) error: io::Error,

@@ -1,4 +1,4 @@
-//! The requests of the kernel, translated.
+//! The translation of the kernel's requests.
 
 use super::Session;
 use super::changes::{Pages, Progress, SetAttributes, Writing, done};
@@ -44,7 +44,7 @@ impl fuser::Filesystem for Server {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let _pass = self.session.enter();
         match self.session.look_up(parent, name) {
-            // That there is no such file can be remembered too; number 0 says it.
+            // The absence of a file can be cached too; number 0 says so.
             Err(error) if error == Errno::ENOENT => {
                 reply.entry(&self.session.absence_lifetime(parent), &ABSENT, NONE);
             }
@@ -62,7 +62,7 @@ impl fuser::Filesystem for Server {
         Session::shown(reply, self.session.attributes(inode));
     }
 
-    /// Asked instead, once for each file, when somebody wants to know when it was made.
+    /// Asked instead, once for each file, when a program requests the birth time.
     fn statx(
         &self,
         _: &Request,
@@ -79,8 +79,8 @@ impl fuser::Filesystem for Server {
         }
     }
 
-    /// Asked where the kernel does not check itself: whoever mounted may do everything, but execute
-    /// what nobody may.
+    /// Asked where the kernel does not check itself: the user who mounted may do everything but
+    /// execute files that nobody may.
     fn access(&self, _: &Request, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         const EXECUTE: u16 = 0o111;
         if !mask.contains(AccessFlags::X_OK) {
@@ -111,9 +111,9 @@ impl fuser::Filesystem for Server {
         }
     }
 
-    /// Opening changes nothing here, so a kernel that can do without asking is told to, unless the
-    /// mount is to check it: that saves two requests for each file. What must not be read or
-    /// written is refused when it is. The kernel does not ask again once it was told.
+    /// Opening changes nothing here, so a kernel that supports it is told not to ask, unless the
+    /// mount checks opens: that saves two requests for each file. Forbidden reads and writes fail
+    /// by themselves. Once told, the kernel does not ask again.
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let can_do_without = self.session.kernel_can(InitFlags::FUSE_NO_OPEN_SUPPORT);
         if self.session.opens == Opens::Unasked && can_do_without {
@@ -148,7 +148,7 @@ impl fuser::Filesystem for Server {
         });
         match segments.as_deref() {
             Ok(segments) => {
-                // Once it has the answer the kernel may ask for the time, and keeps it.
+                // After the reply the kernel may ask for the time, and caches it.
                 if flags.0 & libc::O_NOATIME == 0 {
                     self.session.note_access(inode);
                 }
@@ -235,7 +235,7 @@ impl fuser::Filesystem for Server {
             .inner(inode)
             .and_then(|(_, adapter, inode)| adapter.xattr(inode, name.as_bytes()));
         let value = value.map_err(|error| match error.code() {
-            // Others of the mount have lists.
+            // Other file systems of the mount have ACLs.
             libc::EOPNOTSUPP if self.session.has_lists() => xattr::unsupported(name.as_bytes()),
             _ => error,
         });
@@ -339,7 +339,7 @@ impl fuser::Filesystem for Server {
         reply.error(Errno::ENOSYS);
     }
 
-    /// `O_TMPFILE`. A link gives the file a name; the kernel sees to it that none is given after
+    /// `O_TMPFILE`. A link gives the file a name; the kernel ensures that there is none after
     /// `O_EXCL`.
     fn tmpfile(
         &self,
@@ -432,7 +432,7 @@ impl fuser::Filesystem for Server {
             size.is_some_and(|size| self.session.takes_many_groups(inode, size..u64::MAX));
         let set = move |session: &Session| session.set_attributes(inode, change, caller);
         let shown = move |changed: Answer<(FileAttr, Duration)>| {
-            // Others were answered meanwhile: the kernel is to ask again.
+            // Other requests were answered meanwhile: the kernel must ask again.
             let lifetime = |kept| if is_long { Duration::ZERO } else { kept };
             Session::shown(reply, changed.map(|(attributes, kept)| (attributes, lifetime(kept))));
         };
@@ -454,13 +454,13 @@ impl fuser::Filesystem for Server {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // The kernel knows what the writer may do; pages that it writes later it asked for before.
+        // The kernel knows what the writer may do; for pages written later it has asked before.
         let privilege = match flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             true => Privilege::Ordinary,
             false => Privilege::Superuser,
         };
         let caller = Caller { privilege, ..caller(request) };
-        // What was written to a mapping is in pages, however the file was opened.
+        // Data written to a mapping is in pages, however the file was opened.
         let pages = match flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             true => Pages::Kept,
             false => Pages::of(open_flags),
@@ -550,7 +550,7 @@ impl fuser::Filesystem for Server {
         let Some(command) = Command::from_number(command) else {
             return reply.error(Errno::ENOTTY);
         };
-        // What binds everybody is not for all who are root in some container.
+        // Flags that bind all users are not for the root user of a container.
         let caller = caller_with(request, Capability::LinuxImmutable);
         let data = data.to_owned();
         let control = move |session: &Session| session.control_flags(inode, command, &data, caller);

@@ -1,13 +1,13 @@
-//! What the kernel knows once it is answered.
+//! The kernel's knowledge after a reply.
 
 use super::Session;
 use crate::attributes::Entry;
 use fuser::FileAttr;
 use std::time::Duration;
 
-/// What is answered when something was changed.
+/// The result of a change.
 pub(super) trait Answered: Send + 'static {
-    /// It is not answered after all, since the change cannot be made durable.
+    /// Undoes a result that is not sent, since the change cannot be made durable.
     fn take_back(self, session: &Session);
 }
 

@@ -1,17 +1,16 @@
 //! Requests that wait for a suspended pool.
 //!
 //! ```text
-//! request ── is tried ──┬─> answer
-//!                       └─> the pool is suspended ── is kept ── goes on ── is tried again ─> answer
+//! request ── is tried ──┬─> reply
+//!                       └─> the pool is suspended ── is kept ── resumes ── is tried again ─> reply
 //! ```
-//! As there are only as many threads as processors that answer requests, those who write must not
-//! keep them while they wait: nobody could read. Their requests are kept here, and one thread tries
-//! them again, in their order. When the mount has ended nobody waits for an answer any more:
-//! whoever asked was told so by the kernel, and what is kept is dropped, but for pages of mappings.
-//! Of these the kernel may have told the program that they are written.
+//! As there are only as many request threads as processors, waiting writers must not occupy them:
+//! nothing could be read. Their requests are queued here, and one thread retries them in order.
+//! When the mount has ended the kernel has failed the requests, so queued ones are dropped, except
+//! pages of mappings: the kernel may have reported these as written.
 //!
-//! Trying one again may take for ever, as a device neither answers nor fails: after a while the
-//! others are tried without it.
+//! A retry may block for ever if a device neither responds nor fails: after a while the others are
+//! retried without it.
 
 use super::Session;
 use super::told::Answered;
@@ -27,43 +26,43 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Bytes of all writes that mounts of this process keep, but for a little of each.
+/// Maximum bytes of writes that mounts of this process queue, except for a little of each.
 const MOST_KEPT: usize = 64 << 20;
-/// Bytes of all writes up to which those past the kernel's pages are kept.
+/// Bytes of all writes up to which those that bypass the kernel's pages are queued.
 const MOST_KEPT_WHOLE: usize = 512 << 20;
-/// Bytes of writes that are kept: of all mounts together, as they share the memory.
+/// Bytes of queued writes: of all mounts together, as they share the memory.
 static KEPT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
-/// How long a request may be tried until the others are tried without it.
+/// How long a retry may take until the others are retried without it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests of a mount that may be tried for longer than that.
+/// Maximum number of requests of a mount whose retry exceeds that.
 const MOST_LATE: usize = 8;
-/// What is kept of a write in any case: the writer comes back for the rest.
+/// The part of a write that is always queued: the writer repeats the rest.
 const ALWAYS_KEPT: usize = 4 << 10;
 
-/// What becomes of the end of a write for which there is no room.
+/// Treatment of the end of a write for which there is no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shortening {
-    /// The writer comes back with it.
+    /// The writer repeats it.
     Possible,
-    /// The kernel tells the writer that all of it has failed: it is one of several requests that go
-    /// past its pages.
+    /// The kernel reports failure of the whole write: it is one of several requests that bypass its
+    /// pages.
     Fails,
-    /// Nobody has it any more: it is of the kernel's pages.
+    /// It has no other copy: it is part of the kernel's pages.
     Never,
 }
 
 /// How long a request waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waits {
-    /// Until the mount ends: whoever asked was told so.
+    /// Until the mount ends: the caller has been told.
     UntilUnmounted,
-    /// For as long as the pool: the kernel may have told that it is done.
+    /// As long as the pool: the kernel may have reported success.
     Anyway,
 }
 
-/// What a request waits for.
+/// The object of a request's wait.
 trait Suspendable: Send + Sync {
-    /// Waits as long as that is suspended.
+    /// Waits while it is suspended.
     fn wait_while_suspended(&self);
 }
 
@@ -77,12 +76,12 @@ impl Suspendable for LiveFileSystem {
 struct Waiting {
     file_system: Arc<dyn Suspendable>,
     waits: Waits,
-    /// Tries it again, and answers unless the pool is suspended still.
+    /// Retries it, and replies unless the pool is still suspended.
     retry: Box<dyn FnMut() -> ControlFlow<()> + Send>,
 }
 
 impl Waiting {
-    /// Tries it again; answers it if that was too early.
+    /// Retries it; returns it if that was too early.
     fn attempt(mut self) -> Option<Self> {
         let mut is_early = false;
         outlive(|| is_early = (self.retry)().is_continue());
@@ -100,7 +99,7 @@ struct Queue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Waiting>,
-    /// Nobody waits for answers any more.
+    /// No caller waits for replies any more.
     is_over: bool,
 }
 
@@ -133,7 +132,7 @@ impl Queue {
         }
     }
 
-    /// Drops the requests that end with the mount, also those that come later.
+    /// Drops the requests that end with the mount, including later ones.
     fn end(&self) {
         let mut state = self.state();
         state.is_over = true;
@@ -145,7 +144,7 @@ impl Queue {
         drop(dropped);
     }
 
-    /// The file system of the oldest request, once there is one; nothing when none will come.
+    /// The file system of the oldest request, once there is one; `None` if none will come.
     fn oldest(&self) -> Option<Arc<dyn Suspendable>> {
         let mut state = self.state();
         loop {
@@ -159,7 +158,7 @@ impl Queue {
         }
     }
 
-    /// Tries one request after the other again, until it is over.
+    /// Retries one request after the other, until the queue ends.
     fn try_all(self: &Arc<Self>, patience: Duration) {
         let mut attempts = Attempts::new(Arc::clone(self), patience);
         while let Some(file_system) = self.oldest() {
@@ -172,7 +171,7 @@ impl Queue {
         }
     }
 
-    /// Tries a request until it is done, where nobody else does so any more.
+    /// Retries a request until it is done, when no other thread does.
     fn finish(&self, request: Waiting) {
         let mut early = Some(request);
         while let Some(request) = early.take().filter(|one| self.state().takes(one)) {
@@ -181,7 +180,7 @@ impl Queue {
         }
     }
 
-    /// Keeps a request that was tried too early.
+    /// Returns a request that was tried too early to the queue.
     fn give_back(&self, request: Waiting) {
         let mut state = self.state();
         if state.takes(&request) {
@@ -190,20 +189,20 @@ impl Queue {
     }
 }
 
-/// Where requests are tried: by a thread that is left alone with one that takes too long.
+/// Runs retries on a thread, which is abandoned with one that takes too long.
 struct Attempts {
     queue: Arc<Queue>,
     patience: Duration,
     thread: Option<AttemptingThread>,
-    /// Threads that were left alone have a reference each.
+    /// Each abandoned thread has a reference.
     late: Arc<()>,
 }
 
-/// A thread that tries what it gets. It ends with the value, when it is done.
+/// A thread that retries the requests it receives. It ends with this value, once it is done.
 struct AttemptingThread {
     requests: Sender<Waiting>,
-    /// What was tried, if that was too early. The thread keeps it until somebody has taken it from
-    /// here: when nobody does any more, it is not lost.
+    /// The request, if the retry was too early. The thread keeps it until it is received here: if
+    /// it never is, the request is not lost.
     tried: Receiver<Option<Waiting>>,
 }
 
@@ -220,7 +219,7 @@ impl Attempts {
         if let Err(request) = request {
             match self.start() {
                 Ok(thread) => {
-                    // It has just begun, and waits for one.
+                    // It has just started, and waits for one.
                     let _ = thread.requests.send(request);
                     self.thread = Some(thread);
                 }
@@ -249,10 +248,10 @@ impl Attempts {
         Ok(AttemptingThread { requests, tried })
     }
 
-    /// Waits until the request is tried, but not for too long.
+    /// Waits for the retry, but not for too long.
     fn wait(&mut self) {
         let Some(thread) = &self.thread else { return };
-        // Its own reference is one, ours another.
+        // One reference is the thread's, one is ours.
         let tried = match Arc::strong_count(&self.late) > MOST_LATE + 1 {
             true => thread.tried.recv().map_err(RecvTimeoutError::from),
             false => thread.tried.recv_timeout(self.patience),
@@ -267,7 +266,7 @@ impl Attempts {
     }
 }
 
-/// Where requests wait, and the thread that tries them again. It ends with the mount.
+/// The queue, and the thread that retries its requests. It ends with the mount.
 #[derive(Debug)]
 struct WaitingRoom {
     queue: Arc<Queue>,
@@ -307,7 +306,7 @@ impl Shortening {
 }
 
 impl Kept {
-    /// Keeps as much as there is room for; nothing if that would be of no use.
+    /// Keeps as much as there is room for; `None` if that would be useless.
     fn new(data: &[u8], shortening: Shortening, kept: &Arc<AtomicUsize>) -> Option<Self> {
         let others = kept.fetch_add(data.len(), Ordering::AcqRel);
         let room = |most: usize| most.saturating_sub(others);
@@ -339,13 +338,13 @@ impl Drop for Kept {
 /// A session as the kernel's requests reach it.
 pub(crate) struct Server {
     pub(super) session: Arc<Session>,
-    /// Of a mount in which something can change.
+    /// Only with a live file system.
     room: Option<WaitingRoom>,
 }
 
 impl Server {
     /// # Errors
-    /// The system has no thread to give.
+    /// The system cannot start a thread.
     pub(crate) fn new(session: Session) -> io::Result<Self> {
         let room = session.live().map(|_| WaitingRoom::start()).transpose()?;
         Ok(Self { session: Arc::new(session), room })
@@ -356,15 +355,15 @@ impl Server {
         Arc::downgrade(&self.session)
     }
 
-    /// Drops what waits: the mount has ended.
+    /// Drops waiting requests: the mount has ended.
     pub(super) fn drop_waiting(&self) {
         if let Some(room) = &self.room {
             room.queue.end();
         }
     }
 
-    /// Changes something about a file, and answers: later, without a thread meanwhile, if the pool
-    /// is suspended, or if the change has to be durable first.
+    /// Changes a file, and replies: later, without a thread meanwhile, if the pool is suspended, or
+    /// if the change must be durable first.
     pub(super) fn change<T: Answered>(
         &self,
         inode: INodeNo,
@@ -385,8 +384,8 @@ impl Server {
         }
     }
 
-    /// The same for what waits for transaction groups: no other request waits for it, nor does who
-    /// exchanges contents.
+    /// The same for changes that wait for transaction groups: neither other requests nor exchanges
+    /// wait for it.
     pub(super) fn change_apart<T: Answered>(
         &self,
         inode: INodeNo,
@@ -408,7 +407,7 @@ impl Server {
         }
     }
 
-    /// Tries something as soon as the pool goes on, and answers, unless it does not wait so long.
+    /// Runs an attempt once the pool resumes, and replies, unless the wait ends before.
     pub(super) fn keep<T>(
         &self,
         waits: Waits,
@@ -451,7 +450,7 @@ impl Server {
 mod tests {
     use super::*;
 
-    /// Something that goes on.
+    /// A pool that is not suspended.
     struct Running;
 
     impl Suspendable for Running {
@@ -483,7 +482,7 @@ mod tests {
         }));
         let shared = Arc::clone(&queue);
         let trying = std::thread::spawn(move || shared.try_all(Duration::from_millis(50)));
-        // Only what hangs takes longer.
+        // It takes longer only if it hangs.
         answered.recv_timeout(Duration::from_secs(60)).unwrap();
         queue.end();
         trying.join().unwrap();
@@ -507,7 +506,7 @@ mod tests {
             };
             assert!(thread.requests.send(request(retry)).is_ok());
             is_tried.recv().unwrap();
-            // Before, while or after it is handed back, nobody waits for that any more.
+            // Before, during or after its return, the receiver goes away.
             std::thread::yield_now();
             drop(thread);
             assert_eq!(is_tried.recv(), Ok(()), "it is tried again");

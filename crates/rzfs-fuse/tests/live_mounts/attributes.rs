@@ -43,7 +43,7 @@ fn attributes_are_what_they_were_set_to() {
     if has_root("only root gives files away") {
         chown(mounted.path("file"), Some(1000), Some(1001)).unwrap();
         let metadata = fs::metadata(mounted.path("file")).unwrap();
-        // Set-user-id goes with the owner.
+        // Changing the owner clears set-user-id.
         let (owner, mode) = ((metadata.uid(), metadata.gid()), metadata.mode() & 0o7777);
         assert_eq!((owner, mode), ((1000, 1001), 0o751));
     }
@@ -66,7 +66,7 @@ fn extended_attributes_come_and_go() {
     assert_eq!(again, Err(Errno::EXIST));
     let missing = setxattr(&path, "user.none", b"other", XattrFlags::REPLACE);
     assert_eq!(missing, Err(Errno::NODATA));
-    // A namespace is no name.
+    // A namespace alone is not a valid name.
     assert_eq!(setxattr(&path, "user.", b"", XattrFlags::empty()), Err(Errno::INVAL));
     assert_eq!(getxattr(&path, "user.", &mut [0; 8][..]), Err(Errno::INVAL));
     assert_eq!(removexattr(&path, "user."), Err(Errno::INVAL));
@@ -161,7 +161,7 @@ fn append_only_files_grow_and_keep_everything_else() {
     mounted.finish();
 }
 
-/// What opening a file with these flags says.
+/// The result of opening a file with these flags.
 fn opened(path: &std::path::Path, flags: OFlags) -> Result<(), Errno> {
     open(path, flags, Mode::empty()).map(drop)
 }
@@ -197,7 +197,7 @@ fn asked(path: &std::path::Path, how: AtFlags) -> Statx {
     statx(CWD, path, how, StatxFlags::BASIC_STATS | StatxFlags::BTIME).unwrap()
 }
 
-/// When a file was made; nothing if that is not said.
+/// When a file was created; `None` if statx does not return it.
 fn birth(of: &Statx) -> Option<(i64, u32)> {
     let is_said = StatxFlags::from_bits_retain(of.stx_mask).contains(StatxFlags::BTIME);
     is_said.then_some((of.stx_btime.tv_sec, of.stx_btime.tv_nsec))
@@ -221,7 +221,7 @@ fn the_time_of_birth_is_known_and_stays() {
     let births: Vec<_> = paths.iter().map(|path| stored(&mounted, path)).collect();
     let how = AtFlags::SYMLINK_NOFOLLOW;
     for (path, born) in paths.iter().zip(&births) {
-        // Others ask for other attributes: nothing is worse for them.
+        // Requests for other attributes are unaffected.
         let known = statx(CWD, path, how, StatxFlags::BASIC_STATS).unwrap();
         let shown = asked(path, how);
         assert_eq!(birth(&shown), *born, "{path:?}");
@@ -232,7 +232,7 @@ fn the_time_of_birth_is_known_and_stays() {
             (times, owner, of.stx_ino, of.stx_size, of.stx_blocks)
         };
         assert_eq!(attributes(&shown), attributes(&known), "{path:?}");
-        // The kernel knows it from now on.
+        // The kernel has cached it now.
         assert_eq!(birth(&asked(path, how | AtFlags::STATX_DONT_SYNC)), *born, "{path:?}");
     }
     let mut file = File::options().append(true).open(&paths[0]).unwrap();
@@ -249,7 +249,7 @@ fn the_time_of_birth_is_known_and_stays() {
     mounted.finish();
 }
 
-/// Device numbers go another way in these answers.
+/// Device numbers are encoded differently in statx replies.
 #[test]
 fn devices_have_their_numbers_however_they_are_asked_for() {
     if !has_root("only root makes devices") {

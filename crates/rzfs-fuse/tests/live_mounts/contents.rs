@@ -1,4 +1,4 @@
-//! Writing, in all the ways that there are.
+//! Writing, in all possible ways.
 
 use crate::mounted::Mounted;
 use rustix::fs::{
@@ -41,7 +41,7 @@ fn what_is_written_is_read_again() {
     drop(file);
     expected.extend_from_slice(b"the end");
     assert!(fs::read(&path).unwrap() == expected);
-    // The kernel's cache agrees with what is on disk.
+    // The kernel's cache matches the data on disk.
     let mounted = mounted.again();
     assert!(fs::read(mounted.path("file")).unwrap() == expected);
     fs::copy(mounted.path("file"), mounted.path("copy")).unwrap();
@@ -49,7 +49,7 @@ fn what_is_written_is_read_again() {
     mounted.finish();
 }
 
-/// The kernel's page cache is never behind what was written.
+/// The kernel's page cache is never older than what was written.
 #[test]
 fn readers_see_what_is_written_to_a_new_file() {
     const READERS: usize = 2;
@@ -80,7 +80,7 @@ fn readers_see_what_is_written_to_a_new_file() {
         }
         drop(end);
     });
-    // Other pages of the same file, mapped and written by somebody else meanwhile.
+    // Meanwhile, other pages of the same file are written through a mapping.
     let other = File::options().read(true).write(true).open(&path).unwrap();
     for round in 0..300_u32 {
         let word = round.to_le_bytes();
@@ -94,7 +94,7 @@ fn readers_see_what_is_written_to_a_new_file() {
     mounted.finish();
 }
 
-/// Sets a flag when it goes, also when an assertion fails.
+/// Sets a flag when dropped, also when an assertion fails.
 struct IsSet<'f>(&'f AtomicBool);
 
 impl Drop for IsSet<'_> {
@@ -137,7 +137,7 @@ fn holes_are_made_and_found() {
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fallocate(&file, punch, 0, BLOCK).unwrap();
     fallocate(&file, FallocateFlags::ZERO_RANGE, (1 << 40) + 4, 1 << 20).unwrap();
-    // fsync only logs, so that none of it is on disk.
+    // fsync only writes to the log, so none of this is in its place on disk.
     assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(1 << 40));
     assert_eq!(file.metadata().unwrap().len(), (1 << 40) + 4 + (1 << 20));
     fallocate(&file, FallocateFlags::empty(), 1 << 41, 1).unwrap();
@@ -162,7 +162,7 @@ fn a_new_sparse_file_is_copied_by_its_data() {
     file.set_len(1 << 42).unwrap();
     assert_eq!(seek(&file, SeekFrom::Hole(0)), Ok(0));
     assert_eq!(seek(&file, SeekFrom::Data(0)), Err(Errno::NXIO));
-    // Data, on disk or not, below holes, on disk or not.
+    // Data, on disk or not, after holes, on disk or not.
     file.write_all_at(b"on disk", 3 * BLOCK).unwrap();
     file.write_all_at(&pattern(3 * BLOCK as usize, 1), 100 * BLOCK).unwrap();
     mounted.files().sync().unwrap();
@@ -181,7 +181,7 @@ fn a_new_sparse_file_is_copied_by_its_data() {
     let expected = [blocks(3, 5), blocks(100, 101), blocks(102, 103), blocks(far, far + 1)];
     assert_eq!(found, expected);
     assert_eq!(seek(&file, SeekFrom::Hole(101 * BLOCK + 5)), Ok(101 * BLOCK + 5));
-    // It is the same on disk.
+    // The results are the same once it is on disk.
     mounted.files().sync().unwrap();
     assert_eq!(seek(&file, SeekFrom::Data(5 * BLOCK)), Ok(100 * BLOCK));
     assert_eq!(seek(&file, SeekFrom::Hole(100 * BLOCK)), Ok(101 * BLOCK));
@@ -189,8 +189,8 @@ fn a_new_sparse_file_is_copied_by_its_data() {
     mounted.finish();
 }
 
-/// Writes a range again and again without waiting, while somebody else reads its end through the
-/// page cache; when a write is done everybody sees it.
+/// Writes a range repeatedly without waiting, while another thread reads its end through the page
+/// cache. Once a write has finished, every reader sees it.
 const ASYNCHRONOUS: &str = "
 import ctypes, mmap, os, struct, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -238,7 +238,7 @@ fn nobody_reads_what_was_there_before_an_asynchronous_write() {
     mounted.finish();
 }
 
-/// One process stores at the beginning of pages through a mapping, another copies behind that.
+/// One process stores to the start of pages through a mapping, another copies to the rest of them.
 const COPY_BESIDE_A_MAPPING: &str = "
 import mmap, os, sys
 PAGES, ROUNDS = 4, 400
@@ -276,7 +276,7 @@ fn a_copy_takes_nothing_that_others_have_stored_in_its_pages() {
     mounted.finish();
 }
 
-/// Through a program, as a mapping in Rust is unsafe.
+/// In Python, since a mapping in Rust is unsafe.
 const SHARED_MAPPING: &str = "
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR)
@@ -335,7 +335,7 @@ fn space_is_told_once_it_is_known() {
     mounted.finish();
 }
 
-/// Copies a range as the system call does, as often as it takes.
+/// Copies a range with the system call, repeated as often as needed.
 fn copy_range(from: (&File, u64), to: (&File, u64), len: usize) -> Result<usize, Errno> {
     let (mut from_offset, mut to_offset) = (from.1, to.1);
     let mut done = 0;
@@ -356,10 +356,10 @@ fn ranges_of_files_are_copied() {
     let blocks = 4 * BLOCK as usize;
     let contents = pattern(blocks + 1000, 5);
     source.write_all_at(&contents, 0).unwrap();
-    // A hole, and something behind it.
+    // A hole, followed by data.
     source.write_all_at(b"behind the hole", 9 * BLOCK).unwrap();
     source.sync_all().unwrap();
-    // What is not on disk yet.
+    // Data that is not on disk yet.
     source.write_all_at(b"dirty", 2 * BLOCK).unwrap();
     drop(source);
     let source = File::open(mounted.path("source")).unwrap();
@@ -409,14 +409,14 @@ fn ranges_of_files_are_copied() {
 #[test]
 fn nobody_waits_for_who_reserves_much_and_so_for_a_transaction_group() {
     let mounted = Mounted::new();
-    // As many as there are threads, and more.
+    // At least as many as there are threads.
     let files = ["a", "b", "c", "d"].map(|name| mounted.path(name));
     files.iter().for_each(|file| fs::write(file, b"contents").unwrap());
     let [path, ..] = files.clone();
-    // More than half of it; what was written last may not be in the accounts.
+    // More than half of the free space; the latest writes may not be counted yet.
     let space = rustix::fs::statvfs(&path).unwrap();
     let len = space.f_bavail * space.f_frsize / 5 * 3;
-    // The group cannot get to disk.
+    // The group cannot be written to disk.
     let held = mounted.pool().engine().begin(&[]).unwrap();
     let reserving = files.map(|path| {
         let file = File::options().write(true).open(path).unwrap();

@@ -1,4 +1,4 @@
-//! Nothing in `.zfs` changes, whoever wants it to: neither its directories, nor what is in
+//! Nothing in `.zfs` can be changed by any user: neither its directories, nor the contents of
 //! snapshots, nor the names that lead there.
 
 use crate::mounted::{options, serve, unmount};
@@ -54,8 +54,8 @@ impl Garden {
         Self { pool, fs, mount, directory, _image: images }
     }
 
-    /// The same with a directory and files from which everybody may try to get something into
-    /// `.zfs`, and to which out of it.
+    /// The same, with a directory and files that every user may try to move or link into `.zfs`,
+    /// and from `.zfs` into.
     fn with_neighbours() -> Self {
         let garden = Self::new(Opens::Unasked);
         let open = garden.path("open");
@@ -70,7 +70,7 @@ impl Garden {
         self.directory.path().join(path)
     }
 
-    /// Tries one kind of changes; gives what came of each: the name of an errno.
+    /// Tries one kind of change; returns the result of each attempt: the name of an errno.
     fn tried(&self, uid: u32, kind: &str, arguments: &[&str]) -> BTreeMap<String, String> {
         let uid = uid.to_string();
         let mut python = Command::new("python3");
@@ -85,8 +85,8 @@ impl Garden {
         text.lines().map(line).collect()
     }
 
-    /// Sees to it that all changes of one kind are refused, each as it should be: all in the same
-    /// way but for some.
+    /// Checks that all changes of one kind are refused: with the errno `usual`, except for those in
+    /// `others`.
     fn refuses(&self, uid: u32, kind: &str, arguments: &[&str], usual: &str, others: &Refusals) {
         let before = self.everything();
         let tried = self.tried(uid, kind, arguments);
@@ -101,7 +101,7 @@ impl Garden {
         assert_eq!(self.everything(), before, "{kind} of {arguments:?} as {uid}");
     }
 
-    /// What there is in the mount and in its `.zfs`.
+    /// Everything in the mount and in its `.zfs`.
     fn everything(&self) -> BTreeMap<PathBuf, String> {
         let mut seen = BTreeMap::new();
         for top in ["", ".zfs"] {
@@ -122,10 +122,10 @@ impl Garden {
     }
 }
 
-/// Changes that are refused in another way than the rest, and how, or how on other kernels.
+/// Changes that are refused with another errno, and which one, or which ones on other kernels.
 type Refusals = [(&'static str, &'static str)];
 
-/// All that there is to see of a file, and of those below it.
+/// Everything that can be seen of a file, and of the files below it.
 fn see(path: &Path, seen: &mut BTreeMap<PathBuf, String>) {
     let known = fs::symlink_metadata(path).unwrap();
     let owner = (known.uid(), known.gid(), known.mode(), known.nlink(), known.size());
@@ -145,8 +145,8 @@ fn see(path: &Path, seen: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-/// Tries to change something as a user. `names`: what a directory has in it, of which one is
-/// named; `attributes`: what is known of a file, and what is in it.
+/// Tries to change something as a user. `names`: the entries of a directory, of which one is given;
+/// `attributes`: the metadata and the contents of a file.
 const CHANGES: &str = "
 import errno, fcntl, os, struct, sys
 uid, kind, root = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -200,16 +200,16 @@ else:
     attempt('allocate', lambda: opened(path, os.O_WRONLY, longer))
 ";
 
-/// Directories of `.zfs` itself, each with what is in it.
+/// Directories of `.zfs` itself, each with one of its entries.
 const CONTROL: [(&str, &str); 2] = [(".zfs", "snapshot"), (".zfs/snapshot", "monday")];
 const MONDAY: &str = ".zfs/snapshot/monday";
 const DIARY: &str = ".zfs/snapshot/monday/diary";
 
-/// What would change snapshots, where there is nobody who may.
+/// Attempts to change snapshots, on a mount where no user may change them.
 const OF_SNAPSHOTS: [(&str, &str); 3] =
     [("mkdir", "EACCES"), ("rename-within", "EACCES"), ("rmdir", "EACCES")];
 
-/// What a directory is not opened for.
+/// Operations for which a directory cannot be opened.
 const OF_DIRECTORIES: [(&str, &str); 3] =
     [("truncate", "EISDIR"), ("write", "EISDIR"), ("allocate", "EISDIR")];
 
@@ -219,7 +219,7 @@ fn root_changes_nothing_in_zfs() {
         return;
     }
     let garden = Garden::with_neighbours();
-    // The kernel asks for flags before it sets them, and there are none.
+    // The kernel reads the flags before it sets them, and there are none.
     let flags = [("flags", "ENOTTY|EPERM"), ("project", "ENOTTY|EPERM")];
     for (directory, entry) in CONTROL {
         let unlink = [("unlink", "EISDIR")];
@@ -240,7 +240,7 @@ fn root_changes_nothing_in_zfs() {
     garden.finish();
 }
 
-/// What modes forbid the kernel refuses before it asks.
+/// What the mode forbids is refused by the kernel before it sends a request.
 #[test]
 fn users_change_nothing_in_zfs() {
     if !has_root("only root can be several users") {
@@ -250,14 +250,14 @@ fn users_change_nothing_in_zfs() {
     for (directory, entry) in CONTROL {
         let unlink = ("unlink", "EISDIR");
         let names = match entry {
-            // Its own directory would change too.
+            // Moving it would also change the directory itself.
             "monday" => [&[unlink, ("rename-out", "EACCES")][..], &OF_SNAPSHOTS].concat(),
             _ => vec![unlink],
         };
         garden.refuses(NOBODY, "names", &[directory, entry], "EPERM", &names);
         garden.refuses(NOBODY, "attributes", &[directory], "EPERM", &OF_DIRECTORIES);
     }
-    // Unless the system lets everybody have links to others' files (fs.protected_hardlinks).
+    // Unless the system lets every user link to other users' files (fs.protected_hardlinks).
     let link = [("link-out", "EPERM|EROFS")];
     garden.refuses(NOBODY, "names", &[MONDAY, "diary"], "EACCES", &link);
     garden.refuses(NOBODY, "names", &[MONDAY, "beds"], "EACCES", &[("link-out", "EPERM")]);

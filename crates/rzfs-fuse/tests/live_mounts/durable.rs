@@ -1,5 +1,5 @@
-//! Programs that wait for what they write: a copy of the images, taken while the pool goes on, is
-//! what a crash would leave. The log in it is replayed.
+//! Programs that wait until their writes are durable. A copy of the images, taken while the pool is
+//! in use, is the state after a crash. The log in it is replayed.
 
 use crate::mounted::Mounted;
 use rzfs_zpl::NameTarget;
@@ -26,7 +26,7 @@ fn contents(files: &LiveFileSystem, name: &str) -> Vec<u8> {
 #[test]
 fn what_was_waited_for_survives_a_crash() {
     let mounted = Mounted::new();
-    // The first one begins the log.
+    // The first fsync creates the log.
     File::create(mounted.path("first")).unwrap().sync_all().unwrap();
     std::thread::scope(|scope| {
         for number in 0..THREADS {

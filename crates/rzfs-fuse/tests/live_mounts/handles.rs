@@ -1,11 +1,11 @@
-//! Handles of files, as NFS servers and backup programs keep them.
+//! File handles, as NFS servers and backup programs keep them.
 
 use crate::mounted::Mounted;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Prints a handle of each file, or what the files of the handles have in them, or why not.
+/// Prints a handle of each file, or the contents of the files with given handles, or the error.
 const HANDLES: &str = "
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -62,20 +62,20 @@ fn handles_lead_to_files_that_the_kernel_does_not_know() {
     let paths = ["", "a", "a/b", "a/b/file", "removed"].map(|path| mounted.path(path));
     let kept = handles("take", &paths);
     assert_eq!(opened(&mounted.path(""), &kept), ["a,removed", "b", "file", "contents", "gone"]);
-    // The next mount's kernel knows nothing of them.
+    // After the next mount, the kernel has nothing cached about them.
     let mounted = mounted.again();
     let root = mounted.path("");
     assert_eq!(opened(&root, &kept[3..4]), ["contents"]);
     assert_eq!(opened(&root, &kept[..3]), ["a,removed", "b", "file"]);
     fs::remove_file(mounted.path("removed")).unwrap();
-    // Its number goes to another one some time.
+    // Its object number is reused eventually.
     assert_eq!(opened(&root, &kept[4..]), [ESTALE]);
     mounted.files().sync().unwrap();
     for number in 0..40 {
         fs::write(mounted.path(&format!("new-{number}")), b"new").unwrap();
     }
     assert_eq!(opened(&root, &kept[4..]), [ESTALE]);
-    // What is no file has a number as well: the master node, the table of attributes.
+    // Objects that are not files have numbers as well: the master node, the attribute table.
     let (data, kind) = kept[3].split_once(':').unwrap();
     for number in 1_u64..8 {
         let forged = match number {

@@ -1,4 +1,4 @@
-//! Listing directories that change meanwhile.
+//! Listing directories that change during the listing.
 
 use crate::mounted::Mounted;
 use rzfs_format::ObjectId;
@@ -8,14 +8,14 @@ use std::os::unix::fs::MetadataExt;
 
 const COUNT: usize = 100_000;
 
-/// Names that are there all the time are listed exactly once, whatever comes and goes beside them.
+/// Names that always exist are listed exactly once, whatever is created or removed meanwhile.
 #[test]
 fn a_large_directory_is_listed_while_it_changes() {
     let mounted = Mounted::new();
     let dir = mounted.path("many");
     fs::create_dir(&dir).unwrap();
     File::create(dir.join("first")).unwrap();
-    // Without the kernel, which has not looked for these names yet.
+    // Bypasses the kernel, which has not looked up these names yet.
     let object = |path| ObjectId(fs::metadata(path).unwrap().ino());
     let (directory, file) = (object(dir.clone()), object(dir.join("first")));
     for number in 0..COUNT {

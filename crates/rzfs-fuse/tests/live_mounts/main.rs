@@ -1,4 +1,4 @@
-//! Pools that are mounted for writing, as the kernel and OpenZFS's zdb see them.
+//! Pools mounted for writing, as the kernel and OpenZFS's zdb see them.
 
 mod attributes;
 mod contents;

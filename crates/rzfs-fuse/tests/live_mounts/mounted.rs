@@ -1,4 +1,4 @@
-//! A new pool that is mounted for writing.
+//! A new pool mounted for writing.
 
 use rustix::process::{getegid, geteuid};
 use rzfs_dsl::live::{LiveOptions as PoolOptions, LivePool};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a mount may be in use by what is on its way to be another program.
+/// How long a mount may stay in use by a child process that has not called exec yet.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mount, the pool below it, and where both are.
+/// A mount, its pool, and the directories of both.
 pub(crate) struct Mounted {
     world: ImagePool,
     session: Session,
@@ -30,7 +30,7 @@ pub(crate) fn options() -> LiveOptions {
     LiveOptions::new(reading, 4711)
 }
 
-/// Mounts a file system, for everybody if root does it.
+/// Mounts a file system, accessible to all users if root mounts it.
 pub(crate) fn serve(
     file_system: &Arc<LiveFileSystem>,
     control: Option<ControlTree>,
@@ -67,7 +67,7 @@ impl Mounted {
         Self::with_opens(Opens::Unasked)
     }
 
-    /// A new pool whose files are opened by the leave of the file system.
+    /// A new pool for whose files each open is checked by the file system.
     pub(crate) fn with_checked_opens() -> Self {
         Self::with_opens(Opens::Checked)
     }
@@ -86,12 +86,12 @@ impl Mounted {
         Self { world, session, mount, directory }
     }
 
-    /// The pool below the mount.
+    /// The mounted pool.
     pub(crate) fn pool(&self) -> &LivePool {
         &self.session.pool
     }
 
-    /// The file system below the mount.
+    /// The mounted file system.
     pub(crate) fn files(&self) -> &LiveFileSystem {
         &self.session.fs
     }
@@ -105,19 +105,19 @@ impl Mounted {
         self.world.copy().open_logged(options(), &PoolOptions::default())
     }
 
-    /// Unmounts and exports the pool, has zdb look at it, and mounts it again.
+    /// Unmounts and exports the pool, checks it with zdb, and mounts it again.
     pub(crate) fn again(self) -> Self {
         let world = self.end();
         let session = world.open_files(options(), &PoolOptions::default());
         Self::of(world, session, Opens::Unasked)
     }
 
-    /// Unmounts and exports the pool, and has zdb look at it.
+    /// Unmounts and exports the pool, and checks it with zdb.
     pub(crate) fn finish(self) {
         self.end();
     }
 
-    /// Unmounts; everything else stays as it is.
+    /// Unmounts and leaves everything else as it is.
     pub(crate) fn unmount(&self) {
         unmount(&self.mount);
     }
@@ -133,8 +133,8 @@ impl Mounted {
     }
 }
 
-/// Unmounts. Other tests start programs: a child of this process that has not become another
-/// program yet has all files open that this one has.
+/// Unmounts. Other tests start programs: a child of this process that has not called exec yet has
+/// all files of this process open.
 pub(crate) fn unmount(mount: &Mount) {
     let begun = Instant::now();
     while let Err(error) = mount.request_unmount(InUse::Refuse) {

@@ -1,4 +1,4 @@
-//! Mounts among others.
+//! A mount next to others.
 
 use crate::mounted::Mounted;
 use rzfs_fuse::{MountPlace, PlaceError};
@@ -10,8 +10,8 @@ fn a_mount_that_has_ended_leaves_others_alone() {
     for round in 0..8 {
         let first = Mounted::new();
         first.unmount();
-        // It gets the number that the system has just given back, of the mount and of the
-        // superblock, unless another test was faster. Nothing in it is in use.
+        // The second mount reuses the freed numbers of the mount and of the superblock, unless
+        // another test was faster. Nothing in it is in use.
         let second = Mounted::new();
         drop(first);
         File::create(second.path("file")).unwrap();

@@ -1,4 +1,4 @@
-//! Making, linking, moving and removing names.
+//! Creating, linking, renaming and removing names.
 
 use crate::mounted::Mounted;
 use rustix::fs::{CWD, RenameFlags, renameat_with};

@@ -1,4 +1,4 @@
-//! Panics below a mount.
+//! Panics while a request is handled.
 
 use crate::mounted::{options, serve, unmount};
 use rustix::process::{getegid, geteuid};
@@ -10,7 +10,7 @@ use rzfs_zpl::{ControlTree, FileSystem, SnapshotEntry, SnapshotSource, ZplError}
 use std::fs;
 use std::sync::Arc;
 
-/// Snapshots that nobody can look for.
+/// Snapshots whose lookup panics.
 struct Panicking;
 
 impl SnapshotSource for Panicking {
@@ -39,7 +39,7 @@ fn who_asks_for_what_panics_gets_an_error_and_the_mount_goes_on() {
     let control = ControlTree::new(Arc::clone(&session.fs), Box::new(Panicking));
     let directory = tempfile::tempdir().unwrap();
     let mount = serve(&session.fs, Some(control), directory.path(), Opens::Unasked);
-    // More often than there are threads that answer.
+    // More often than there are threads that handle requests.
     let many = 2 * std::thread::available_parallelism().map_or(2, usize::from);
     for number in 0..many {
         let snapshot = directory.path().join(".zfs/snapshot").join(number.to_string());

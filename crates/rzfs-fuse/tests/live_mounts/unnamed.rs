@@ -1,4 +1,4 @@
-//! Files that are made without a name (`O_TMPFILE`).
+//! Files created without a name (`O_TMPFILE`).
 
 use crate::mounted::Mounted;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
@@ -28,7 +28,7 @@ fn make(directory: &Path, flags: OFlags) -> File {
     File::from(open(directory, flags, Mode::from_raw_mode(0o640)).unwrap())
 }
 
-/// Gives a file a name, as open(2) has it.
+/// Gives a file a name, as described in open(2).
 fn name(file: &File, path: &PathBuf) -> Result<(), Errno> {
     let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(CWD, opened, CWD, path, AtFlags::SYMLINK_FOLLOW)
@@ -38,7 +38,7 @@ fn names(directory: &Path) -> usize {
     fs::read_dir(directory).unwrap().count()
 }
 
-/// Waits until the kernel has forgotten a file, which it says in its own time.
+/// Waits until the kernel has forgotten a file, which can take a while.
 fn wait_until_gone(files: &LiveFileSystem, object: ObjectId) {
     let begun = Instant::now();
     while files.attributes(object).is_ok() {
@@ -102,7 +102,7 @@ fn it_leaves_nothing_behind() {
 fn it_survives_a_crash_with_its_name_only() {
     let Some(mounted) = new() else { return };
     let root = mounted.path("");
-    // The first one begins the log.
+    // The first fsync creates the log.
     File::create(mounted.path("first")).unwrap().sync_all().unwrap();
     let mut unnamed = make(&root, OFlags::empty());
     unnamed.write_all(&[1; 100_000]).unwrap();
@@ -130,7 +130,7 @@ fn it_survives_a_crash_with_its_name_only() {
     mounted.finish();
 }
 
-/// The permissions are those that a name would have come with.
+/// The permissions are those that a file created with a name would have.
 #[test]
 fn it_inherits_the_list_of_its_directory() {
     let Some(mounted) = new() else { return };

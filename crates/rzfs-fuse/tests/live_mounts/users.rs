@@ -1,4 +1,4 @@
-//! What users may do who are not root, and what the kernel learns of changes nobody asked for.
+//! What users other than root may do, and how the kernel learns of changes that it did not request.
 
 use crate::mounted::Mounted;
 use rustix::fs::{AtFlags, CWD, IFlags, StatxFlags, ioctl_setflags, statx};
@@ -29,7 +29,7 @@ const X_PROJINHERIT: u32 = 0x200;
 /// One that ZFS does not have.
 const X_REALTIME: u32 = 0x1;
 
-/// A mount that everybody can enter, as only root makes one.
+/// A mount that all users can access, which only root can make.
 fn shared() -> Option<Mounted> {
     if !has_root("only root can be several users") {
         return None;
@@ -39,7 +39,7 @@ fn shared() -> Option<Mounted> {
     Some(mounted)
 }
 
-/// A file of somebody.
+/// A file owned by a user.
 fn file_of(mounted: &Mounted, name: &str, uid: u32, mode: u32) -> PathBuf {
     let path = mounted.path(name);
     fs::write(&path, b"contents").unwrap();
@@ -55,8 +55,8 @@ fn as_user(uid: u32, program: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Python, as opening and asking is more than a program of the shell does. It becomes the user
-/// itself, who may have no right to begin it.
+/// Runs Python, since a shell program cannot open files and call ioctls like this. Python itself
+/// switches to the user, who may not be allowed to execute it.
 fn python_as(uid: u32, program: &str, path: &Path) -> String {
     let program = format!(
         "import fcntl, mmap, os, struct, sys\nos.setgroups([])\nos.setresgid({uid}, {uid}, {uid})\nos.setresuid({uid}, {uid}, {uid})\n{program}"
@@ -66,7 +66,7 @@ fn python_as(uid: u32, program: &str, path: &Path) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Sets the flags of a file as ZFS numbers them; gives the errno, or nothing.
+/// Sets the flags of a file in ZFS's numbering; returns the errno, or an empty string.
 fn set_dos_flags(uid: u32, path: &Path, flags: u64) -> String {
     let program = format!(
         "
@@ -99,7 +99,7 @@ fn flags_are_set_by_owners_and_those_that_bind_by_root_only() {
     mounted.finish();
 }
 
-/// Root in a container has not all that root has.
+/// Root in a container lacks some capabilities.
 #[test]
 fn root_without_the_capability_binds_nothing() {
     let Some(mounted) = shared() else { return };
@@ -118,7 +118,7 @@ fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), {ZFS_IOC_SETDOSFLAGS:#x},
     mounted.finish();
 }
 
-/// Sets a project and flags with one ioctl; gives the errno, or nothing.
+/// Sets a project and flags with one ioctl; returns the errno, or an empty string.
 fn set_project(uid: u32, path: &Path, flags: u32, project: u32) -> String {
     let program = format!(
         "
@@ -149,7 +149,7 @@ print(known[0], known[3])
 
 #[test]
 fn projects_are_set_by_owners_and_flags_that_bind_by_root_only() {
-    // Before, who owns a file is for the file system to say, which has its own word for it.
+    // Older kernels leave the check of the owner to the file system, which returns another errno.
     if !kernel_passes("flags that it has checked", 5, 13) {
         return;
     }
@@ -174,7 +174,7 @@ fn projects_are_set_by_owners_and_flags_that_bind_by_root_only() {
             assert_eq!(project(path), (0, 0), "{path:?} {flags:#x}");
         }
     }
-    // Who may write to a file does not own it.
+    // A user who may write to a file does not own it.
     let of_root = file_of(&mounted, "of-root", 0, 0o644);
     let lent = file_of(&mounted, "lent", 0, 0o666);
     for path in [&of_root, &lent, &mounted.path("")] {
@@ -183,7 +183,7 @@ fn projects_are_set_by_owners_and_flags_that_bind_by_root_only() {
             assert_eq!(project(path), (0, 0), "{path:?} {flags:#x}");
         }
     }
-    // What root has set binds the owner.
+    // What root has set also binds the owner.
     assert_eq!(set_project(0, &own, X_IMMUTABLE, 9), "");
     for (flags, number) in [(0, 9), (X_APPEND | X_IMMUTABLE, 9), (0, 0)] {
         assert_eq!(set_project(NOBODY, &own, flags, number), EPERM, "{flags:#x} {number}");
@@ -205,7 +205,7 @@ fn files_of_a_user_inherit_the_project_that_the_user_has_set() {
     mounted.finish();
 }
 
-/// Does something with attributes of these names; gives what came of each: an errno, or 0.
+/// Calls a function with each attribute name; returns the result of each: an errno, or 0.
 fn with_attributes(uid: u32, path: &Path, call: &str, names: &[&str]) -> Vec<(String, u32)> {
     let program = format!(
         "
@@ -225,7 +225,7 @@ for name in {names:?}:
     told.collect()
 }
 
-/// What [`with_attributes`] should give.
+/// The expected result of [`with_attributes`].
 fn named(told: &[(&str, u32)]) -> Vec<(String, u32)> {
     told.iter().map(|(name, error)| ((*name).to_owned(), *error)).collect()
 }
@@ -274,7 +274,7 @@ fn attributes_are_removed_by_those_who_may() {
             ("security.a", 1),
             ("system.a", 95),
             ("user.none", none),
-            // No other names of what is not for users, nor any that look so.
+            // Reserved prefixes are rejected as names of user attributes.
             ("user.trusted.a", reserved),
             ("user.security.a", reserved),
             ("user.system.posix_acl_access", reserved),
@@ -282,13 +282,13 @@ fn attributes_are_removed_by_those_who_may() {
             ("user.freebsd:system:a", reserved),
             ("user.a", user),
             (LIST, list),
-            // A list that there is not is gone as well.
+            // Removing a list that does not exist succeeds.
             (LIST, list),
         ];
         let names = expected.map(|(name, _)| name);
         let removed = with_attributes(NOBODY, path, "removexattr(sys.argv[1], name)", &names);
         assert_eq!(removed, named(&expected), "{path:?}");
-        // What is left, as root sees it.
+        // The remaining attributes, as root sees them.
         let left =
             with_attributes(0, path, "getxattr(sys.argv[1], name)", &[&all[..], &[LIST]].concat());
         let gone = |error: u32| if error == 0 { 61 } else { 0 };
@@ -303,7 +303,7 @@ fn attributes_are_removed_by_those_who_may() {
 fn set_group_id_goes_with_a_list_of_somebody_outside_of_the_group() {
     let Some(mounted) = shared() else { return };
     for (group, mode) in [(1234, 0o755), (NOBODY, 0o2755)] {
-        // A list that is there already is not set again.
+        // A list that is already there is not set again.
         let path = file_of(&mounted, &format!("of-{group}"), NOBODY, 0o755);
         chown(&path, None, Some(group)).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o2755)).unwrap();
@@ -314,7 +314,7 @@ fn set_group_id_goes_with_a_list_of_somebody_outside_of_the_group() {
     mounted.finish();
 }
 
-/// What counts is the capability, which only the kernel knows of.
+/// What counts is the capability, which only the kernel knows.
 #[test]
 fn set_group_id_is_given_by_members_of_the_directorys_group() {
     let Some(mounted) = shared() else { return };
@@ -364,7 +364,7 @@ fn set_group_id_stays_for_those_with_the_capability() {
     mounted.finish();
 }
 
-/// What an unprivileged owner does to his program with set-user-id and set-group-id.
+/// Operations of an unprivileged owner on his program with set-user-id and set-group-id.
 const WRITES: [(&str, &str); 5] = [
     ("buffered", "os.write(os.open(p, os.O_WRONLY), b'x')"),
     ("direct", "m = mmap.mmap(-1, 4096); os.writev(os.open(p, os.O_WRONLY | os.O_DIRECT), [m])"),
@@ -373,8 +373,8 @@ const WRITES: [(&str, &str); 5] = [
     ("copy", "f = os.open(p, os.O_RDWR); os.copy_file_range(f, f, 4, 0, 100)"),
 ];
 
-/// The mode that the kernel goes by. Who asks for all attributes has it ask for them, since it
-/// knows that times have changed.
+/// The mode that the kernel has cached. Requesting all attributes would make it ask the file
+/// system, since it knows that the times have changed.
 fn known_mode(path: &Path) -> u32 {
     let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MODE).unwrap();
     u32::from(found.stx_mode) & 0o7777
@@ -397,7 +397,7 @@ fn changed_flags_change_the_time_that_is_shown() {
     let Some(mounted) = shared() else { return };
     let path = file_of(&mounted, "file", 0, 0o644);
     mounted.files().sync().unwrap();
-    // Known for as long as the kernel wants.
+    // Until the attributes cached by the kernel expire.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let file = File::open(&path).unwrap();
     let before = file.metadata().unwrap();
@@ -427,8 +427,8 @@ fn the_time_of_access_is_shown_at_once() {
     mounted.finish();
 }
 
-/// Linux asks for the mapping of a file what it asked when the file was opened, and FUSE is not asked
-/// at all: what must not change is found out when the pages are written.
+/// For a mapping, Linux checks only what it checked when the file was opened, and does not ask
+/// FUSE. A forbidden change is only detected when the pages are written back.
 #[test]
 fn what_is_refused_of_a_mapping_is_not_seen() {
     let Some(mounted) = shared() else { return };

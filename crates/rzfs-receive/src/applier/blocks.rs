@@ -28,14 +28,14 @@ impl Applier<'_> {
         let payload = payload.get(..write.physical_size as usize).unwrap_or(payload);
         let contents = self.compressed(write.compression, payload)?;
         let length = u64::from(write.logical_size);
-        // An embedded spill block is sent as if it were data, at the place that its number gives.
+        // An embedded spill block is sent like data, at the offset given by its number.
         if write.offset == BlockId::SPILL.0.wrapping_mul(write.length) {
             let spill = |this: &Self, contents: &[u8]| this.spill_into(&object, contents);
             return self.with_decompressed(contents, length, spill);
         }
         let data = |this: &Self, contents: &[u8]| this.write_at(&object, write.offset, contents);
         self.with_decompressed(contents, length, data)?;
-        // What a block does not say is zeros.
+        // The rest of the block is zeros.
         let rest = write.length.saturating_sub(length);
         if rest > 0 {
             let from = write.offset.saturating_add(length);
@@ -53,8 +53,8 @@ impl Applier<'_> {
         Ok((function.map_err(|error| self.wrong(error))?, payload))
     }
 
-    /// Does something with a block of `length` bytes, which are no more than those of the largest
-    /// block: the reader has seen to that.
+    /// Calls a function with the `length` decompressed bytes of a block, no more than the largest
+    /// block size: the reader has checked that.
     fn with_decompressed(
         &mut self,
         (function, payload): (CompressionFunction, &[u8]),
@@ -83,7 +83,7 @@ impl Applier<'_> {
         if !block_size.is_power_of_two() && end > block_size {
             return Err(self.wrong(RecordProblem::OddBlocks { object: object.id() }));
         }
-        // Blocks that are written in part are written as a whole.
+        // Partly written blocks are rewritten as a whole.
         let blocks = end.div_ceil(block_size).saturating_sub(offset / block_size);
         let tx = self.begin(object, blocks.saturating_mul(block_size))?;
         object.write(&tx, offset, contents).map_err(failed)

@@ -12,15 +12,15 @@ use std::ops::Range;
 
 /// log2 of the size of an indirect block of new objects.
 const INDIRECT_SHIFT: u8 = 17;
-/// Objects that are looked for together when many are freed.
+/// Number of objects that are searched for together when many are freed.
 const BATCH: usize = 1024;
 
-/// What becomes of the contents of an object that a record describes.
+/// The fate of the contents of an object described by a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Contents {
-    /// They stay, with blocks of the size that they have.
+    /// They stay, with their block size.
     Kept,
-    /// It is another file now, or has blocks of another size.
+    /// They are dropped: it is another file now, or has another block size.
     Dropped,
 }
 
@@ -72,13 +72,13 @@ impl Applier<'_> {
         if let Some(object) = claim()? {
             return Ok(object);
         }
-        // A number that was freed is free when that is on disk.
+        // A freed number is available once that is on disk.
         self.sync()?;
         claim()?.ok_or_else(|| self.wrong(RecordProblem::Taken { object: id }))
     }
 
-    /// Whether an object can be changed into another one, which has as many slots and room for no
-    /// less block pointers.
+    /// Whether an object can be changed to another one, with the same number of slots and room for
+    /// at least as many block pointers.
     fn can_become(&self, existing: &LiveObject, new: &NewObject<'_>) -> Result<bool, ReceiveError> {
         let failed = |error| self.failed(error);
         let pointers = Dnode::pointer_count(new.bonus_type, new.bonus.len(), new.slots);
@@ -86,7 +86,7 @@ impl Applier<'_> {
         Ok(existing.slots().map_err(failed)? == new.slots && has_room)
     }
 
-    /// Has an object become what a record says.
+    /// Changes an object as a record describes.
     fn change_object(
         &self,
         existing: &LiveObject,
@@ -99,7 +99,7 @@ impl Applier<'_> {
             has_spill && self.traits.tells_spills && !record.flags.contains(ObjectFlags::SPILL);
         self.require_room((existing, new.bonus.len()), has_spill && !loses_spill)?;
         let is_same_type = existing.object_type().map_err(failed)? == new.object_type;
-        // Blocks say themselves of which type they are.
+        // Blocks record their type.
         let contents =
             if is_same_type { self.contents_of(existing, new)? } else { Contents::Dropped };
         let is_same_bonus = existing.bonus_type().map_err(failed)? == new.bonus_type
@@ -124,8 +124,8 @@ impl Applier<'_> {
         existing.set_bonus(&tx, new.bonus_type, new.bonus).map_err(failed)
     }
 
-    /// What becomes of the contents. Blocks of the same file grow when it is sent with large ones for
-    /// the first time: what does not change is not sent again, so it has to stay.
+    /// The fate of the contents. Blocks of the same file grow when it is sent with large ones for
+    /// the first time: unchanged data are not sent again, so they must stay.
     fn contents_of(
         &self,
         existing: &LiveObject,
@@ -156,8 +156,8 @@ impl Applier<'_> {
         Ok(Contents::Kept)
     }
 
-    /// Makes sure that the dnode of an object has room for a bonus beside its block pointers, and
-    /// for a spill block if it has one.
+    /// Checks that the dnode of an object has room for a bonus next to its block pointers, and for
+    /// a spill block if it has one.
     pub(super) fn require_room(
         &self,
         (object, bonus): (&LiveObject, usize),
@@ -185,7 +185,7 @@ impl Applier<'_> {
             return Ok(());
         }
         if range.start < self.touched {
-            // Only what is on disk is found.
+            // Only objects on disk are found.
             self.sync()?;
         }
         loop {
@@ -202,7 +202,7 @@ impl Applier<'_> {
         }
     }
 
-    /// The first objects on disk that have such numbers.
+    /// The first objects on disk with numbers in a range.
     fn allocated(&self, range: &Range<ObjectId>) -> Result<Vec<ObjectId>, ReceiveError> {
         loop {
             let synced = self.objset.synced();
@@ -214,7 +214,7 @@ impl Applier<'_> {
                 .collect::<Result<Vec<_>, _>>();
             match ids {
                 Ok(ids) => return Ok(ids),
-                // A sync may replace the blocks that are being read.
+                // A sync may replace the blocks being read.
                 Err(_) if self.objset.synced().root() != synced.root() => {}
                 Err(error) => return Err(self.failed(error)),
             }

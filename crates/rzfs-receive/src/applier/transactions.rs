@@ -1,4 +1,4 @@
-//! Transactions: within the space of the target, and with no more frees than a group can remember.
+//! Transactions: within the space of the target, and with no more frees than a group can hold.
 
 use super::Applier;
 use crate::error::ReceiveError;
@@ -7,8 +7,8 @@ use rzfs_dmu::txg::{OpenTx, Patience};
 use rzfs_dsl::live::{SpaceDemand, SpaceRefusal};
 use rzfs_format::BlockId;
 
-/// What changing a dnode writes: its block, the blocks above it, and a spill block, each with a
-/// copy of its own.
+/// Size of the writes for a changed dnode: its block, the blocks above it, and a spill block, with
+/// two copies each.
 pub(super) const DNODE_BYTES: u64 = 2 * ((16 << 10) + (2 << 10) + (16 << 10));
 
 impl Applier<'_> {
@@ -21,13 +21,13 @@ impl Applier<'_> {
         self.admitted(demand, || Ok(self.engine.begin_with(&[object], Patience::Wait)?))
     }
 
-    /// Begins a transaction that makes an object.
+    /// Begins a transaction that creates an object.
     pub(super) fn begin_new(&self) -> Result<OpenTx, ReceiveError> {
         let demand = |_: &OpenTx| SpaceDemand::Takes(DNODE_BYTES);
         self.admitted(demand, || Ok(self.engine.begin_with(&[], Patience::Wait)?))
     }
 
-    /// Begins a transaction that frees so many blocks of an object on disk.
+    /// Begins a transaction that frees this many blocks of an object on disk.
     fn begin_freeing(&self, object: &LiveObject, blocks: u64) -> Result<OpenTx, ReceiveError> {
         // The blocks at both ends may be written.
         let edges = object.data_block_size().map_err(|error| self.failed(error))?;
@@ -66,12 +66,12 @@ impl Applier<'_> {
         }
     }
 
-    /// Waits until everything that was done so far is on disk.
+    /// Waits until all earlier changes are on disk.
     pub(super) fn sync(&self) -> Result<(), ReceiveError> {
         Ok(self.engine.wait_synced(self.engine.open_txg())?)
     }
 
-    /// Makes a hole of a part of an object, from its end on and over several groups if it has many
+    /// Makes a hole in an object, from its end backwards and over several groups if it has many
     /// blocks on disk.
     pub(super) fn make_hole(
         &self,

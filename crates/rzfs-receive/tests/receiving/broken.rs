@@ -1,4 +1,4 @@
-//! Streams that end early, and pools that are left meanwhile.
+//! Streams that end early, and pools that are abandoned meanwhile.
 
 use crate::{TARGET, golden, receive, state, wrong_files};
 use rzfs_dsl::live::{ChangeError, Interruption, LivePool, LocalChanges, NameLookup, NewReceive};
@@ -54,7 +54,7 @@ fn a_payload_is_not_what_was_sent_and_nothing_is_received() {
     receive(&pool, bytes.as_slice()).unwrap();
 }
 
-/// A stream during which copies of the devices are made, as a crash would leave them.
+/// A stream that copies the devices while it is read, as a crash would leave them.
 pub(crate) struct Crashing<'a> {
     pub(crate) stream: &'a [u8],
     pub(crate) pool: &'a LivePool,
@@ -103,7 +103,7 @@ fn what_nobody_has_any_more_gives_way_to_the_next_receive() {
     let stream = increment.bytes().unwrap();
     let busy = receive(&pool, stream.as_slice()).unwrap_err();
     assert!(matches!(busy, ReceiveError::Change(ChangeError::Busy { .. })), "{busy}");
-    // As one is left whose pool was suspended when it was to be destroyed.
+    // The same happens if the pool was suspended when the dataset was to be destroyed.
     drop(receiving);
     receive(&pool, stream.as_slice()).unwrap();
     assert_eq!(wrong_files(&pool, TARGET, &increment, "g30/a@2"), Vec::<String>::new());
@@ -132,7 +132,7 @@ fn what_a_crash_has_left_is_cleared_away_by_whoever_opens_the_pool() {
             if let Some(base) = base {
                 assert_eq!(wrong_files(&left, TARGET, stream, base), Vec::<String>::new());
             }
-            // And it can be received anew.
+            // And it can be received again.
             receive(&left, bytes.as_slice()).unwrap();
             left.export().unwrap();
             copy.judge_chains();

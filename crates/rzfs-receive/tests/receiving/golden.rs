@@ -1,4 +1,4 @@
-//! What was sent is there, and nothing else.
+//! Exactly what was sent is there.
 
 use crate::{TARGET, golden, receive, receive_as, wrong_files};
 use rzfs_dsl::dataset::DatasetError;
@@ -58,7 +58,7 @@ fn full_streams_give_the_files_that_were_sent() {
             let sent = streams.next_stream().unwrap().unwrap().begin().creation_time;
             assert_eq!(record.creation_time, sent);
         }
-        // It is a file system like any other.
+        // It can be used like any other file system.
         change(&pool);
         pool.export().unwrap();
         world.judge_chains();
@@ -178,7 +178,7 @@ fn kinds_of_streams_that_are_not_received_are_refused_at_once() {
     assert!(pool.dataset_tree().unwrap().open(TARGET).is_err());
 }
 
-/// While a stream comes in, nobody sees or uses what it has brought.
+/// While a stream is being received, its data can be neither seen nor used.
 #[test]
 fn nobody_uses_what_has_not_come_to_its_end() {
     struct Looking<'a>(&'a [u8], &'a LivePool, bool);

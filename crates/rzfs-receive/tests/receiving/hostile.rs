@@ -1,4 +1,4 @@
-//! Streams whose checksums are right and whose records are not.
+//! Streams with correct checksums and wrong records.
 
 use crate::{golden, receive, receive_as, records, state, stream};
 use rzfs_dsl::live::{Destruction, LocalChanges};
@@ -6,7 +6,7 @@ use rzfs_format::ByteOrder;
 use rzfs_format::stream::{RECORD_SIZE, Record};
 use rzfs_proof::ImagePool;
 
-/// Numbers that follow from a seed (xorshift).
+/// Reproducible numbers from a seed (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -18,7 +18,7 @@ impl Numbers {
     }
 }
 
-/// Another record of the same kind, in which a few bytes are wild; `None` if it is none.
+/// The record with a few bytes changed at random; `None` if the result is not a record.
 fn wild(record: &Record, numbers: &mut Numbers) -> Option<Record> {
     let mut bytes = record.encode(ByteOrder::NATIVE);
     for _ in 0..=numbers.next(3) {
@@ -34,7 +34,7 @@ fn wild(record: &Record, numbers: &mut Numbers) -> Option<Record> {
     Record::decode(bytes, ByteOrder::NATIVE).ok()
 }
 
-/// A stream with one or several wild records and payloads.
+/// A stream with one or more randomly changed records and payloads.
 fn spoil(sent: &[(Record, Vec<u8>)], numbers: &mut Numbers) -> Vec<u8> {
     let mut spoiled = sent.to_vec();
     for _ in 0..=numbers.next(3) {

@@ -1,5 +1,5 @@
-//! Streams that OpenZFS made are received into pools, whole, cut and changed by somebody hostile;
-//! OpenZFS's zdb finds the pools flawless afterwards.
+//! Streams made by OpenZFS are received into pools: complete, cut off, and changed by an attacker.
+//! OpenZFS's zdb finds no errors in the pools afterwards.
 
 mod broken;
 mod golden;
@@ -21,12 +21,12 @@ use std::io::Read;
 
 const TARGET: &str = "made/got";
 
-/// A golden stream by its name; `None` where there are none.
+/// A golden stream by its name; `None` if golden streams are not available.
 fn golden(name: &str) -> Option<GoldenStream> {
     GoldenStream::all().into_iter().find(|stream| stream.name() == name)
 }
 
-/// What is asked for when something is received into the target.
+/// The order to receive into the target.
 fn order(changes: LocalChanges, remains: Remains) -> ReceiveOrder {
     ReceiveOrder { changes, remains, ..ReceiveOrder::for_target(TARGET) }
 }
@@ -56,8 +56,7 @@ fn receive(pool: &LivePool, stream: impl Read) -> Result<Received, ReceiveError>
     receive_as(pool, stream, LocalChanges::Kept)
 }
 
-/// Every dataset and snapshot, also those that nobody is to see, with what tells whether it has
-/// changed.
+/// Every dataset and snapshot, including hidden ones, with values that show whether it has changed.
 fn state(pool: &LivePool) -> Vec<String> {
     fn add(tree: &DatasetTree, name: &str, found: &mut Vec<String>) {
         let dataset = tree.open(name).unwrap();
@@ -79,7 +78,7 @@ fn state(pool: &LivePool) -> Vec<String> {
     found
 }
 
-/// What a dataset or snapshot has otherwise than a snapshot in the manifest of a stream.
+/// Differences between a dataset or snapshot and a snapshot in the manifest of a stream.
 fn wrong_files(pool: &LivePool, name: &str, stream: &GoldenStream, sent: &str) -> Vec<String> {
     let manifest = stream.manifest().unwrap();
     let dataset = pool.dataset_tree().unwrap().open(name).unwrap();
@@ -98,7 +97,7 @@ fn records(stream: &[u8]) -> Vec<(Record, Vec<u8>)> {
     records
 }
 
-/// A stream of these records with the checksums that belong to them.
+/// A stream of these records with correct checksums.
 fn stream(records: &[(Record, Vec<u8>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = StreamWriter::new(&mut bytes, ByteOrder::NATIVE);

@@ -1,4 +1,4 @@
-//! Objects that are made anew, change their shape, and are freed.
+//! Objects that are recreated, change their shape, and are freed.
 
 use crate::{TARGET, golden, receive, receive_as, state};
 use rzfs_dmu::Objset;
@@ -13,15 +13,15 @@ use rzfs_proof::ImagePool;
 use rzfs_receive::{ReceiveError, RecordProblem};
 use rzfs_stream::StreamWriter;
 
-/// Bytes that mean nothing to anybody, as a type of objects and of bonuses.
+/// Uninterpreted bytes, as an object type and bonus type.
 const BYTES: u32 = 0x80;
-/// System attributes, as a type of bonuses.
+/// System attributes, as a bonus type.
 const ATTRIBUTES: u32 = 44;
 /// A file of the golden stream that has a spill block.
 const SPILLING: u64 = 129;
 const BLOCK: u64 = 128 << 10;
 
-/// A stream of what has changed since a snapshot.
+/// A stream of the changes since a snapshot.
 struct Stream {
     records: Vec<(Record, Vec<u8>)>,
     guid: Guid,
@@ -60,7 +60,7 @@ impl Stream {
         self
     }
 
-    /// The same of an object of another type.
+    /// Changes the type of the last object.
     fn of_type(mut self, kind: ObjectType) -> Self {
         if let Some((Record::Object(object), _)) = self.records.last_mut() {
             object.object_type = kind.number() as u32;
@@ -68,7 +68,7 @@ impl Stream {
         self
     }
 
-    /// The same of an object that has a spill block, as only those with system attributes can.
+    /// Gives the last object a spill block, which only objects with system attributes can have.
     fn spilling(mut self) -> Self {
         if let Some((Record::Object(object), _)) = self.records.last_mut() {
             object.flags = ObjectFlags::SPILL;
@@ -127,7 +127,7 @@ fn block(objset: &Objset, object: u64, block: u64) -> Vec<u8> {
     objset.object(ObjectId(object)).unwrap().read_block(BlockId(block)).unwrap().data.to_vec()
 }
 
-/// A pool with what the golden stream has, and the identity of its snapshot.
+/// A pool with the contents of the golden stream, and the guid of its snapshot.
 fn base() -> Option<(ImagePool, LivePool, Guid)> {
     let full = golden("full")?;
     let world = ImagePool::new("A");
@@ -138,7 +138,7 @@ fn base() -> Option<(ImagePool, LivePool, Guid)> {
     Some((world, pool, guid))
 }
 
-/// The table with the size of a volume, as a micro ZAP.
+/// The table that holds the size of a volume, as a micro ZAP.
 fn size_of_volume(bytes: u64) -> Vec<u8> {
     const MICRO: u64 = 0x8000_0000_0000_0003;
     let mut block = vec![0; 512];
@@ -149,7 +149,7 @@ fn size_of_volume(bytes: u64) -> Vec<u8> {
     block
 }
 
-/// What is received into a volume that is there is below it for that time, as nothing else can be.
+/// While a volume is being received into, the new data is kept below it, where nothing else can be.
 #[test]
 fn volumes_go_on_with_increments() {
     const DATA: u32 = 23;
@@ -211,11 +211,11 @@ fn objects_are_made_anew_change_their_shape_and_are_freed() {
         .write(1005, 3 * BLOCK, &large(56));
     receive(&pool, first.bytes().as_slice()).unwrap();
     let second = Stream::new("y", Guid(77), 78)
-        // Blocks of another size: another file.
+        // A different block size means a different file.
         .object(1000, 4096, 1, &[])
         .write(1000, 0, &[61; 4096])
         .write(1000, 40_960, &[62; 4096])
-        // A dnode that takes the place of the one behind it.
+        // A dnode that also occupies the slot of the next one.
         .object(1001, 512, 2, &[3; 400])
         .write(1001, 0, &[63; 512])
         // Without the spill block.
@@ -252,7 +252,7 @@ fn objects_are_made_anew_change_their_shape_and_are_freed() {
             assert_eq!(block(&objset, 1005, 3), large(56));
         }
     }
-    // A number is used again in the stream that frees it.
+    // A number is reused in the stream that frees it.
     let third = Stream::new("z", Guid(78), 79)
         .free_objects(1000, 2)
         .object(1000, 512, 1, &[])
@@ -267,7 +267,7 @@ fn objects_are_made_anew_change_their_shape_and_are_freed() {
     world.judge_chains();
 }
 
-/// Its blocks would say that they are of the other type, and could not be freed.
+/// Otherwise its blocks would have the other type and could not be freed.
 #[test]
 fn an_object_of_another_type_has_nothing_of_what_it_had() {
     let Some((world, pool, guid)) = base() else { return };

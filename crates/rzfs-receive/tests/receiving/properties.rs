@@ -1,4 +1,4 @@
-//! What a stream says of properties is kept apart from what is set, and can be taken back.
+//! Received property values are kept apart from local ones, and can be reverted.
 
 use crate::{TARGET, golden};
 use rzfs_dsl::dataset::property::{DatasetProperty, PropertySource};
@@ -23,7 +23,7 @@ fn number(pool: &LivePool, property: DatasetProperty) -> (u64, PropertySource) {
     (dataset.number(property).unwrap(), source)
 }
 
-/// Space is set aside, and limits hold, as the values in force say, whichever way they come and go.
+/// Reservations and limits follow the values in force, whichever way they are set and unset.
 #[test]
 fn space_that_received_properties_set_aside_is_accounted_for() {
     let Some(full) = golden("full-c") else { return };
@@ -57,7 +57,7 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
     let before = space(&pool);
     let others = brought(&[("reservation", 5 * MIB), ("quota", u64::MAX), ("refquota", 1)]);
     let (refused, record) = pool.receive_properties_recorded(TARGET, &others).unwrap();
-    // One has no effect here, so it need not fit; the other one would be less than there is.
+    // The first has no effect here, so it need not fit; the second would be below the used space.
     assert_eq!(refused.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["refquota"]);
     assert_eq!(number(&pool, DatasetProperty::Reservation), (5 * MIB, received));
     assert_eq!(number(&pool, DatasetProperty::RefReservation).0, 0);
@@ -65,7 +65,7 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
     assert_ne!(space(&pool), before);
     pool.take_back_properties(&record).unwrap();
     assert_eq!(space(&pool), before);
-    // With values of its own these go before; if they cannot be had nothing is changed.
+    // The own values are applied first; if they cannot be, nothing is changed.
     let own = |values: &[(&str, u64)]| brought(values).values;
     let with = ReceivedProperties { own: own(&[("refreservation", 60 * MIB)]), ..brought(&[]) };
     assert!(pool.receive_properties(TARGET, &with).is_err(), "its own quota is less");

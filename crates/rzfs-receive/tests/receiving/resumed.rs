@@ -1,4 +1,4 @@
-//! Streams that break off, and what brings the rest of them.
+//! Streams that break off, and the streams that resume them.
 
 use crate::broken::Crashing;
 use crate::{
@@ -28,7 +28,7 @@ fn token(pool: &LivePool) -> Option<ResumeToken> {
     pool.dataset_tree().unwrap().open(TARGET).unwrap().resume_token().unwrap()
 }
 
-/// The property that everybody sees.
+/// The resume token, as the property shows it.
 fn text(pool: &LivePool) -> String {
     let dataset = pool.dataset_tree().unwrap().open(TARGET).unwrap();
     let property = dataset.property("receive_resume_token").unwrap();
@@ -38,7 +38,7 @@ fn text(pool: &LivePool) -> String {
     }
 }
 
-/// The head of a stream that brings the rest of another one.
+/// The BEGIN record of a stream that resumes another one.
 fn begin_of_rest(begin: &Begin, object: u64, offset: u64) -> (Record, Vec<u8>) {
     let mut list = NvList::new();
     list.insert("resume_object", NvValue::UInt64(object)).unwrap();
@@ -51,7 +51,7 @@ fn begin_of_rest(begin: &Begin, object: u64, offset: u64) -> (Record, Vec<u8>) {
     (Record::Begin(begin), list)
 }
 
-/// What a sender makes of a token: the object of the place, what is of it from there on, and the rest.
+/// What a sender makes of a token: the object at that position, its remaining data, and the rest.
 fn rest_of(whole: &[u8], token: &ResumeToken) -> Vec<u8> {
     let (mut rest, mut is_behind) = (Vec::new(), false);
     for (record, payload) in records(whole) {
@@ -100,7 +100,7 @@ fn what_openzfs_sends_as_the_rest_is_received_where_it_would_have_been() {
     world.judge_chains();
 }
 
-/// The places at which streams of this length are cut.
+/// The positions at which streams of this length are cut.
 fn cuts(length: usize) -> impl Iterator<Item = usize> {
     (1..6).map(move |part| length * part / 6 + part * 77)
 }
@@ -117,7 +117,7 @@ fn a_stream_that_breaks_off_again_and_again_is_received_in_the_end() {
         let mut last = token(&pool).unwrap();
         for cut in cuts(whole.len()) {
             let rest = rest_of(&whole, &last);
-            // As much as leads to that place of the whole.
+            // As many bytes as lead to the same position in the whole stream.
             let length = (rest.len() + cut).saturating_sub(whole.len());
             resumable(&pool, &rest[..length.max(500)]).unwrap_err();
             let next = token(&pool).unwrap();
@@ -178,7 +178,7 @@ fn only_what_comes_next_goes_on_with_what_was_kept() {
     let of_other = rest_of(&increment.bytes().unwrap(), &found);
     let wrong = problem(resumable(&pool, of_other.as_slice()).unwrap_err());
     assert!(matches!(wrong, ReceiveProblem::NotTheRest), "{wrong}");
-    // Nor does anything else get there meanwhile.
+    // Nor can anything else be received there meanwhile.
     let exists = receive(&pool, whole.as_slice()).unwrap_err();
     assert!(matches!(exists, ReceiveError::Change(ChangeError::Exists { .. })), "{exists}");
     let forced = receive_as(&pool, whole.as_slice(), LocalChanges::GivenUp).unwrap_err();
@@ -187,7 +187,7 @@ fn only_what_comes_next_goes_on_with_what_was_kept() {
     let partial = problem(receive(&pool, increment.bytes().unwrap().as_slice()).unwrap_err());
     assert!(matches!(partial, ReceiveProblem::Partial { .. }), "{partial}");
     assert_eq!((state(&pool), token(&pool)), (before, Some(found.clone())));
-    // Whoever does not want to keep it loses it.
+    // A receive that does not keep partial data discards it.
     let rest = rest_of(&whole, &found);
     receive(&pool, &rest[..rest.len() / 2]).unwrap_err();
     assert!(pool.dataset_tree().unwrap().open(TARGET).is_err());
@@ -251,7 +251,7 @@ fn two_do_not_go_on_with_the_same() {
     world.judge_chains();
 }
 
-/// Whoever receives may not have let go of it when the rest comes.
+/// The first receive may not have finished yet when the rest arrives.
 #[test]
 fn the_rest_may_come_while_the_beginning_breaks_off() {
     struct Cut<'a>(&'a [u8], Sender<()>, Receiver<()>);

@@ -18,25 +18,24 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a pool that is named may take to say who it is.
+/// How long a named pool may take to identify itself.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a pool of another user may take to say something, and to change something: what
-/// answers there says what it likes, perhaps without an end. Changes wait for others themselves.
+/// How long a pool of another user may take to answer, and to change something: its answers are
+/// untrusted, and may never end. Changes have timeouts of their own.
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(60);
 const OTHERS_CHANGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// The longest answer that is read from a pool of another user, in bytes.
+/// The longest answer accepted from a pool of another user, in bytes.
 const MAX_OTHERS_ANSWER: u64 = 64 << 20;
 
-/// How long a pool that nobody has named may take over what needs reading, which may be long.
+/// How long a listed pool may take for a request that reads, possibly much.
 const LISTED_READING_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long each of them may take at least, when others have used up what they have together.
+/// The minimum timeout of each of them when others have used up the shared time.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What pools that nobody has named may take together without an answer: one after the other may
-/// keep silent.
+/// The time that listed pools may take together without an answer: each of them may be silent.
 #[derive(Clone, Debug)]
 pub(super) struct SharedPatience(Arc<Mutex<Duration>>);
 
@@ -49,7 +48,7 @@ impl SharedPatience {
         (*self.0.lock().unwrap_or_else(PoisonError::into_inner)).max(LEAST_PATIENCE)
     }
 
-    /// Somebody was waited for in vain.
+    /// Deducts a wait without result.
     fn spend(&self, time: Duration) {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *left = left.saturating_sub(time);
@@ -62,20 +61,20 @@ pub struct ControlClient {
     identity: Identity,
     stream: BufReader<TimedStream>,
     listener: Listener,
-    /// Shared with others among which it was listed; nothing for a pool that was named.
+    /// Shared with the other listed pools; `None` for a named pool.
     shared: Option<SharedPatience>,
 }
 
 impl ControlClient {
-    /// Whether the process is one of the user who asks. Another one, which root asks, may be an
-    /// attacker's.
+    /// Whether the process belongs to the calling user. Another user's, which root queries, is
+    /// untrusted.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.listener == Listener::Own
     }
 
-    /// Connects to the socket at `path`; none if nobody listens there, or not any more, or has let
-    /// go of the pool.
+    /// Connects to the socket at `path`; `None` if there is no listener, or no longer, or it has
+    /// closed the pool.
     pub fn connect(path: &Path) -> Result<Option<Self>, ControlError> {
         Self::connect_within(path, IDENTIFY_TIMEOUT)
     }
@@ -97,7 +96,7 @@ impl ControlClient {
             }
             Err(error) => return Err(fail(error)),
         };
-        // Until it says so itself.
+        // Until it identifies itself.
         let process = socket_peercred(&stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
         let process = process.unsigned_abs();
         let identity = Identity { pool: name(), guid: 0, process, is_writable: false };
@@ -107,14 +106,14 @@ impl ControlClient {
             Ok(Answer::Identity(identity)) => client.identity = identity,
             Ok(_) => return Err(ControlError::Mismatch(client.identity.pool)),
             Err(ControlError::Wire { source, .. }) if source.is_hang_up() => return Ok(None),
-            // It is just being let go of.
+            // It is just being closed.
             Err(ControlError::Refused(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
         Ok(Some(client))
     }
 
-    /// Whether the process mounts where this one sees it: in the same mount namespace, as far as
+    /// Whether the process mounts where this one can see it: in the same mount namespace, as far as
     /// can be told.
     #[must_use]
     pub fn shares_mounts(&self) -> bool {
@@ -127,19 +126,19 @@ impl ControlClient {
         }
     }
 
-    /// Who answers.
+    /// The identity of the pool.
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Has it share patience with others that were listed with it.
+    /// Makes it share a time budget with the others of a listing.
     pub(super) fn share(&mut self, patience: &SharedPatience) {
         self.shared = Some(patience.clone());
     }
 
-    /// Asks and waits for the answer; of a process of this user for ever, if its pool was named or is
-    /// to be changed. A refusal is an error.
+    /// Sends a request and waits for the answer; without a limit for a process of this user, if its
+    /// pool was named or is to be changed. A refusal is an error.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
         let patience = match (self.listener.patience(request), &self.shared) {
             (None, Some(shared)) => listed_patience(request, shared),
@@ -154,7 +153,7 @@ impl ControlClient {
         answer
     }
 
-    /// Asks a pool of which an answer is of use only until a moment.
+    /// Sends a request whose answer is useful only until some moment.
     pub(super) fn ask_until(
         &mut self,
         request: &Request,
@@ -168,8 +167,8 @@ impl ControlClient {
         ControlError::of_wire(&self.identity.pool, process, source)
     }
 
-    /// Has a snapshot sent to `to`; tells what was left out. That nothing can be written there is told
-    /// apart from what the pool says.
+    /// Sends a snapshot to `to`; returns what was left out. Errors of writing there are kept apart
+    /// from those of the pool.
     pub fn send_snapshot(
         mut self,
         request: &SendRequest,
@@ -190,11 +189,10 @@ impl ControlClient {
         }
     }
 
-    /// Has snapshots received whose stream comes from `from`; `hear` is told what comes, and what has
-    /// come.
+    /// Receives the snapshots in the stream `from`; `hear` is called when one begins and ends.
     ///
-    /// The stream is passed on by a thread of its own: what the pool says may come before its end. It
-    /// ends with the stream, or with the process.
+    /// A separate thread forwards the stream: the pool may answer before its end. The thread ends
+    /// with the stream, or with the process.
     pub fn receive_snapshots(
         mut self,
         request: &ReceiveRequest,
@@ -203,7 +201,7 @@ impl ControlClient {
     ) -> Result<(), ControlError> {
         let pool = self.identity.pool.clone();
         let failed = |source| ControlError::Wire { pool: pool.clone(), source };
-        // A stream takes as long as whoever sends it does.
+        // A stream takes as long as its sender does.
         self.stream.get_mut().limit = Limit::None;
         send(self.stream.get_mut(), &Request::Receive(request.clone())).map_err(failed)?;
         let to = self.stream.get_ref().stream.try_clone();
@@ -229,7 +227,7 @@ impl ControlClient {
         }
     }
 
-    /// The next answer to what was asked; a refusal is an error.
+    /// The next answer to a request; a refusal is an error.
     fn next_answer(&mut self) -> Result<Answer, ControlError> {
         let answer = receive(&mut self.stream, self.listener.limit());
         match answer.map_err(|source| self.failed(source))? {
@@ -246,8 +244,8 @@ impl ControlClient {
     }
 }
 
-/// How long a pool may take to answer that nobody has named: what it knows comes soon, what it reads
-/// takes its time, and changes wait for others themselves.
+/// How long a listed pool may take to answer: known facts come soon, reads take longer, and changes
+/// have timeouts of their own.
 fn listed_patience(request: &Request, shared: &SharedPatience) -> Option<Duration> {
     match request {
         Request::Identify
@@ -273,31 +271,31 @@ fn listed_patience(request: &Request, shared: &SharedPatience) -> Option<Duratio
     }
 }
 
-/// What a pool says while it receives.
+/// Progress messages of a receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReceiveProgress {
-    /// This comes.
+    /// A snapshot begins.
     Begun(ReceiveReport),
-    /// It is there.
+    /// It has arrived.
     Ended {
-        /// Bytes of the stream behind its first record.
+        /// Bytes of the stream after its first record.
         bytes: u64,
-        /// What could not be done besides.
+        /// Further failures.
         complaints: Vec<String>,
-        /// What of the stream is not had here, and is no failure.
+        /// Parts of the stream that are not supported here, which is no failure.
         warnings: Vec<String>,
     },
-    /// What is here was to be brought into line with what was sent.
+    /// A local dataset was adjusted to the sent tree.
     Adjusted(TreeReport),
-    /// Everything is there.
+    /// Everything has arrived.
     Settled {
-        /// What could not be done at last.
+        /// Failures at the end.
         complaints: Vec<String>,
     },
 }
 
-/// Copies a stream to its end; what is there at once: whoever sends it may wait for what becomes of it.
-/// That nothing can be written is told apart from that nothing can be read.
+/// Copies a stream to its end, without buffering: the sender may wait for the effect of what it has
+/// sent. Errors of writing are kept apart from those of reading.
 fn copy(
     mut from: impl Read,
     to: &mut (impl Write + ?Sized),
@@ -316,8 +314,8 @@ fn copy(
     }
 }
 
-/// Passes a stream on in parts. A stream that cannot be read has no end for the peer, and one that
-/// the peer does not read any more is not read either: it has said why.
+/// Forwards a stream in parts. If it cannot be read the peer gets no end mark, and if the peer
+/// stops reading so does this: the peer has given its reason.
 fn pass_on(from: impl Read, to: &UnixStream) {
     let mut parts = PartWriter::new(to);
     let passed = copy(from, &mut parts).flatten().and_then(|()| parts.finish().map(drop));
@@ -328,7 +326,7 @@ fn pass_on(from: impl Read, to: &UnixStream) {
     }
 }
 
-/// What has ended before its end.
+/// Turns an unexpected end into a hang-up.
 fn hang_up(error: std::io::Error) -> WireError {
     match error.kind() {
         ErrorKind::UnexpectedEof => WireError::Closed,
@@ -336,17 +334,17 @@ fn hang_up(error: std::io::Error) -> WireError {
     }
 }
 
-/// Whose process listens.
+/// The owner of the listening process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Listener {
-    /// Of the user who asks.
+    /// The calling user.
     Own,
-    /// Of another one, whom root asks.
+    /// Another user, whose pool root queries.
     Other,
 }
 
 impl Listener {
-    /// How long it may take to answer; for ever if nothing is said of that.
+    /// How long it may take to answer; `None` for no limit.
     const fn patience(self, request: &Request) -> Option<Duration> {
         match (self, request) {
             (Self::Own, _) => None,
@@ -361,7 +359,7 @@ impl Listener {
         }
     }
 
-    /// The longest answer that is read.
+    /// The longest accepted answer.
     const fn limit(self) -> u64 {
         match self {
             Self::Own => MAX_ANSWER,
@@ -370,14 +368,14 @@ impl Listener {
     }
 }
 
-/// How long reading and writing may take.
+/// A time limit for reading and writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Limit {
-    /// For ever.
+    /// No limit.
     None,
-    /// All of it until this moment.
+    /// Everything by this moment.
     Until(Instant),
-    /// So long each time: what is passed on takes as long as others do.
+    /// A limit for each operation: forwarding takes as long as the peers do.
     EachTime(Duration),
 }
 
@@ -387,7 +385,7 @@ impl From<Option<Duration>> for Limit {
     }
 }
 
-/// A stream on which nobody waits for longer than that.
+/// A stream with a time limit.
 #[derive(Debug)]
 struct TimedStream {
     stream: UnixStream,
@@ -395,7 +393,7 @@ struct TimedStream {
 }
 
 impl TimedStream {
-    /// How much time is left, if it is limited.
+    /// The remaining time, if it is limited.
     fn left(&self) -> std::io::Result<Option<Duration>> {
         let left = match self.limit {
             Limit::None => None,
@@ -409,7 +407,7 @@ impl TimedStream {
     }
 }
 
-/// The system says of a stream that has waited for long enough that it would have to wait.
+/// The system reports a timeout of a stream as an operation that would block.
 fn in_time(error: std::io::Error) -> std::io::Error {
     match error.kind() {
         ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
@@ -435,7 +433,7 @@ impl Write for TimedStream {
     }
 }
 
-/// Whether somebody listens on a socket, also if it is somebody who answers nobody.
+/// Whether a process listens on a socket, even an unresponsive one.
 #[must_use]
 pub fn is_listened_on(path: &Path) -> bool {
     let connected = open_socket(SocketFlags::NONBLOCK)
@@ -448,8 +446,8 @@ fn open_socket(flags: SocketFlags) -> rustix::io::Result<rustix::fd::OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Connects. Where as many wait already as the listener lets wait, this waits as well. Whoever
-/// listens has to be the user whose directory the socket is in: a link there may lead to others.
+/// Connects. If the listener's queue is full this waits. The listener must be the user who owns the
+/// socket's directory: a link there may lead to other users.
 fn connect_within(path: &Path, patience: Duration) -> std::io::Result<(UnixStream, Listener)> {
     let socket = open_socket(SocketFlags::empty())?;
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;

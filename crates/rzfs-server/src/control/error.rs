@@ -1,11 +1,11 @@
-//! What can go wrong between a command and a mounted pool.
+//! Errors between a command and a mounted pool.
 
 use crate::protocol::{Refusal, WireError};
 use rzfs_blockdev::without_number;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// What can go wrong between a command and a mounted pool.
+/// An error between a command and a mounted pool.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The directory of the sockets cannot be used.
@@ -13,7 +13,7 @@ pub enum ControlError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
     /// The directory of the sockets is open to other users.
@@ -32,26 +32,26 @@ pub enum ControlError {
         path: PathBuf,
         /// The variable that names it.
         variable: &'static str,
-        /// How many bytes there are too many.
+        /// The excess in bytes.
         excess: usize,
     },
-    /// The pool did not answer, or not in our language.
+    /// The pool did not answer, or broke the protocol.
     #[error("pool '{pool}': {source}")]
     Wire {
         /// The pool.
         pool: String,
-        /// What happened.
+        /// The reason.
         source: WireError,
     },
-    /// The pool is there, but nothing comes from its process in time.
+    /// The pool exists, but its process does not answer in time.
     #[error("pool '{pool}' does not answer{}", in_process(*process))]
     Silent {
         /// The pool.
         pool: String,
-        /// The process, where it is known.
+        /// The process, if known.
         process: Option<u32>,
     },
-    /// The pool answered something else than it was asked.
+    /// The pool's answer does not match the request.
     #[error("pool '{0}': the answer does not fit the question")]
     Mismatch(String),
     /// The pool refused.
@@ -64,7 +64,7 @@ fn in_process(process: Option<u32>) -> String {
 }
 
 impl ControlError {
-    /// What has become of a conversation with the process of a pool.
+    /// The error for a failed conversation with the process of a pool.
     pub(super) fn of_wire(pool: &str, process: Option<u32>, source: WireError) -> Self {
         let pool = pool.to_owned();
         match source {

@@ -1,4 +1,4 @@
-//! What is known about the pools that a user has imported.
+//! Knowledge about the pools that a user has imported.
 
 use super::error::ControlError;
 use super::{ControlClient, ControlDirectory, ask_all};
@@ -8,21 +8,21 @@ use rzfs_vdev::create::LocalPools;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long all pools together may take to say who they are and what they have. Whoever imports one
-/// asks once more who is there.
+/// How long all pools together may take to identify themselves and their devices. An import checks
+/// once more.
 const TIMEOUT: Duration = Duration::from_millis(2500);
 
-/// What pools say that they have, and why others do not answer.
+/// The devices that pools report, and the errors of others.
 #[derive(Debug, Default)]
 pub struct AskedPools {
-    /// What is known.
+    /// The reported devices.
     pub local: LocalPools,
-    /// Those that are left out: that their devices are in use has to be found by their claims.
+    /// The omitted pools: their devices are detected as in use by claims on them.
     pub silent: Vec<ControlError>,
 }
 
 impl ControlDirectory {
-    /// What pools of this user say that they have, for whoever chooses devices of another one. All
+    /// The devices that pools of this user report, for the choice of devices of another pool. All
     /// are asked at once.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl ControlDirectory {
         for answer in ask_all(&self.all_sockets()?, |path| report(path, until)) {
             match answer {
                 Ok(Some(report)) => add(&mut asked.local, &report),
-                // Who is gone has let go of its devices.
+                // A process that is gone has released its devices.
                 Ok(None) => {}
                 Err(ControlError::Wire { source, .. }) if source.is_hang_up() => {}
                 Err(error) => asked.silent.push(error),
@@ -43,7 +43,7 @@ impl ControlDirectory {
     }
 }
 
-/// How the pool is whose process listens on a socket, if somebody does.
+/// The report of the pool whose process listens on a socket, if there is one.
 fn report(socket: &Path, until: Instant) -> Result<Option<PoolReport>, ControlError> {
     let left = until.saturating_duration_since(Instant::now());
     let Some(mut client) = ControlClient::connect_within(socket, left)? else { return Ok(None) };

@@ -1,13 +1,13 @@
-//! Who users are outside of the user namespace that a process is in.
+//! The outside identities of users in the process's user namespace.
 
 use rustix::process::Uid;
 use std::fs;
 
-/// Where the kernel tells who has a number in the namespace, and the number of all who have none.
+/// The kernel's map of the namespace's users, and the number of all unmapped ones.
 const MAP: &str = "/proc/self/uid_map";
 const STRANGERS: &str = "/proc/sys/kernel/overflowuid";
 
-/// The number of strangers unless the system was told another one.
+/// The default number of unmapped users.
 const USUAL_STRANGERS: u32 = 65534;
 
 /// Users with successive numbers.
@@ -15,14 +15,14 @@ const USUAL_STRANGERS: u32 = 65534;
 struct Range {
     /// The first one's number in the namespace.
     inside: u32,
-    /// The same user's number in the namespace around.
+    /// The same user's number in the parent namespace.
     outside: u32,
     /// How many there are.
     count: u32,
 }
 
 impl Range {
-    /// The only range on the host, and in containers whose users are those of the host.
+    /// The only range on the host, and in containers that share the host's users.
     const EVERYBODY: Self = Self { inside: 0, outside: 0, count: u32::MAX };
 
     /// A line of the map.
@@ -32,23 +32,23 @@ impl Range {
         Some(Self { inside: next()?, outside: next()?, count: next()? })
     }
 
-    /// The number outside of a user in the namespace.
+    /// The outside number of a user in the namespace.
     fn outside_of(self, user: u32) -> Option<u32> {
         let position = user.checked_sub(self.inside).filter(|position| *position < self.count)?;
         self.outside.checked_add(position)
     }
 }
 
-/// A user namespace that is not the host's: whoever is root in it is somebody else outside.
+/// A user namespace other than the host's: its root is another user outside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct UserNamespace {
     ranges: Vec<Range>,
-    /// What all are shown as who have no number here.
+    /// The number under which unmapped users appear.
     strangers: u32,
 }
 
 impl UserNamespace {
-    /// The namespace of this process; none if it is the host's, or the kernel does not tell.
+    /// The namespace of this process; `None` if it is the host's, or unknown.
     pub(super) fn current() -> Option<Self> {
         let strangers = fs::read_to_string(STRANGERS).ok();
         let strangers = strangers.and_then(|number| number.trim().parse().ok());
@@ -61,8 +61,8 @@ impl UserNamespace {
         (ranges != [Range::EVERYBODY]).then_some(Self { ranges, strangers })
     }
 
-    /// A user's number in the namespace around; none if nobody knows who it is: whoever is shown
-    /// with the number of strangers may be one, also where somebody here has that number.
+    /// A user's number in the parent namespace; `None` if unknown: a user with the number of
+    /// unmapped ones may be one of these, even if the namespace maps that number.
     pub(super) fn outside_of(&self, user: Uid) -> Option<Uid> {
         let user = Some(user.as_raw()).filter(|user| *user != self.strangers)?;
         let outside = self.ranges.iter().find_map(|range| range.outside_of(user));
@@ -88,13 +88,13 @@ mod tests {
         assert_eq!(outside(several, 0), Some(1000));
         assert_eq!(outside(several, 33), Some(100_032));
         assert_eq!(outside(several, 65537), None);
-        // A namespace that nobody has filled yet.
+        // A namespace without a map yet.
         assert_eq!(outside("", 0), None);
     }
 
     #[test]
     fn strangers_are_nobody_also_where_their_number_is_somebodys() {
-        // As containers without root have it: /tmp, which is root's outside, seems to be 65534's.
+        // As in rootless containers: /tmp, which is root's outside, appears to be 65534's.
         let map = "         0       1000          1\n         1     100000      65536\n";
         let outside = |strangers, user| {
             let namespace = UserNamespace::parse(map, strangers).unwrap();

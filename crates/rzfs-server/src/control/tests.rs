@@ -1,4 +1,4 @@
-//! Directories with sockets that somebody, or nobody, listens on.
+//! Directories with sockets with and without listeners.
 
 use super::client::is_listened_on;
 use super::ownership::is_private;
@@ -89,10 +89,10 @@ fn a_directory_without_room_for_a_socket_is_refused() {
     assert!(matches!(refused, ControlError::TooLong { excess: 2, .. }), "{refused:?}");
     assert!(at(59).check_length(&"x".repeat(200)).is_ok());
     assert!(at(60).check_length(&"x".repeat(MAX_SOCKET_NAME)).is_err());
-    // Nobody can listen there.
+    // No socket can be bound there.
     assert_eq!((at(97).sockets("tank").count(), at(98).sockets("tank").count()), (1, 0));
     assert!(at(98).mounted_as("tank").unwrap().is_none());
-    // Nor is there a pool, whatever it is called: that is not to be mistaken for none.
+    // No pool can be there under any name: that must not pass for an empty list.
     assert!(at(100).mounted().unwrap().clients.is_empty());
     for refused in [at(102).mounted().err(), at(102).mounted_as("tank").err()] {
         assert!(matches!(refused, Some(ControlError::TooLong { .. })), "{refused:?}");
@@ -127,7 +127,7 @@ fn pools_that_do_not_answer_cost_one_moment_together() {
     assert!(!is_listened_on(&directory.socket("none")));
 }
 
-/// They say who they are, and nothing more: all of their threads wait for devices.
+/// They identify themselves, and answer nothing more: all of their threads wait for devices.
 #[test]
 fn pools_that_answer_nothing_more_cost_one_moment_together() {
     let parent = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn who_answers_a_little_at_a_time_is_not_waited_for_either() {
     assert_eq!(told.recv_timeout(LISTING_TIMEOUT * 3), Ok(0), "{:?}", start.elapsed());
 }
 
-/// What root is told in the directory of another user.
+/// Root queries the directory of another user.
 #[test]
 fn what_others_say_is_not_listened_to_without_end() {
     const OTHER: u32 = 65534;

@@ -1,22 +1,22 @@
-//! How the allocator of the process that mounts gives memory back.
+//! Tunes the allocator of the mounting process to return memory.
 //!
-//! jemalloc keeps what is freed for ten seconds, in four arenas for each processor, and purges it
-//! when somebody allocates or frees in the same arena. A file system that is idle does neither. So
-//! the process that mounts has it purge from a thread of its own, and soon. jemalloc can be told
-//! when a program starts, by its environment.
+//! jemalloc keeps freed memory for ten seconds, in four arenas per processor, and purges it when a
+//! thread allocates or frees in the same arena. An idle file system does neither. So the mounting
+//! process makes it purge soon, from a background thread. jemalloc reads its settings from the
+//! environment when a program starts.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The variable that jemalloc looks at.
+/// The environment variable of jemalloc.
 const VARIABLE: &str = "MALLOC_CONF";
 
-/// What is free goes back to the system after a second, also when nothing happens, and threads
-/// share a few arenas.
+/// Freed memory returns to the system after a second, even when idle, and threads share a few
+/// arenas.
 const TUNABLES: &str = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:4";
 
-/// Has a program that is to be started use memory sparingly, unless the user knows better.
+/// Makes a new process use memory sparingly, unless the user has set the variable.
 pub(crate) fn tune(command: &mut Command) -> &mut Command {
     match std::env::var_os(VARIABLE) {
         Some(_) => command,
@@ -24,8 +24,8 @@ pub(crate) fn tune(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Starts this program again in its own place, unless its allocator was told when it started how to
-/// give memory back: as a process in the background is told.
+/// Re-executes this program with the allocator settings of a background process, unless the
+/// environment already has settings.
 pub fn restart_tuned(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) {
     if std::env::var_os(VARIABLE).is_some() {
         return;

@@ -1,10 +1,10 @@
 //! Going to the background.
 //!
-//! The command starts itself once more with the hidden subcommand [`SERVE`], before there are any
-//! threads, and hands over the request on a socket that is the child's standard output. The child
-//! mounts, and then says one line on it. Only then does the command end. Until then the child
-//! shares the terminal, so it can ask for passphrases and complain, and standard input if that has
-//! passphrases; if it fails it says why and ends, and the command ends with it.
+//! The command starts itself again with the hidden subcommand [`SERVE`], before there are any
+//! threads, and passes the request over a socket that is the child's standard output. The child
+//! mounts, then writes one line to it. Only then does the command exit. Until then the child shares
+//! the terminal, to ask for passphrases and print errors, and standard input if that has
+//! passphrases; if it fails it prints the reason and exits, and so does the command.
 
 use super::allocator;
 use serde::de::DeserializeOwned;
@@ -20,29 +20,29 @@ use zeroize::Zeroizing;
 /// The hidden subcommand.
 pub const SERVE: &str = "serve-mount";
 
-/// More than a request with keys has, in bytes, unless its command line is very long.
+/// Larger than a request with keys, in bytes, unless its command line is very long.
 const LONG_REQUEST: usize = 256 << 10;
 
-/// How much of what was planned is mounted.
+/// How much of the plan is mounted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Completeness {
     /// Everything.
     Complete,
-    /// Not everything; what is missing was complained about.
+    /// Not everything; errors were printed for the rest.
     Partial,
 }
 
-/// What became of the process in the background.
+/// The fate of the background process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is there.
+    /// It is ready.
     Ready(Completeness),
     /// It ended.
     Ended(ExitStatus),
 }
 
-/// What a process in the background gets of standard input.
+/// The part of standard input that a background process gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Input {
     /// Nothing.
@@ -51,17 +51,17 @@ pub(crate) enum Input {
     Shared,
 }
 
-/// Starts the process for `request` and waits for its verdict.
+/// Starts a process for `request` and waits for its verdict.
 ///
-/// It gets nothing else of what this process has open: whoever starts commands may hold locks and
-/// pipes that end with them.
+/// It inherits no other open files: the parent of this command may hold locks and pipes that end
+/// with it.
 pub(crate) fn in_background(
     request: &impl Serialize,
     input: Input,
     options: &[&str],
 ) -> io::Result<Verdict> {
     const FIRST_OF_OTHERS: i32 = 3;
-    // Before anybody waits for it. It does not have to move: of keys nothing is to be left.
+    // Before any wait. The buffer must not be reallocated: that would leave key copies.
     let mut text = Zeroizing::new(Vec::with_capacity(LONG_REQUEST));
     serde_json::to_writer(&mut *text, request)?;
     close_fds::set_fds_cloexec(FIRST_OF_OTHERS, &[]);
@@ -79,7 +79,7 @@ pub(crate) fn in_background(
     ours.shutdown(Shutdown::Write)?;
     let mut line = String::new();
     match BufReader::new(ours).read_line(&mut line) {
-        // It has ended before it had read the request.
+        // It ended before it had read the request.
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(error),
         _ => {}
     }
@@ -94,21 +94,20 @@ pub(crate) fn in_background(
 pub struct Readiness(());
 
 impl Readiness {
-    /// Reads the request; to be called once, first.
+    /// Reads the request; must be called once, first.
     ///
     /// # Errors
-    /// Nobody has written one.
+    /// There is none.
     pub fn request<T: DeserializeOwned>() -> io::Result<(T, Self)> {
-        // Past the buffer of the standard library, into one that does not have to move: of keys
-        // nothing is to be left.
+        // Bypasses the buffer of the standard library for one that is never reallocated, which
+        // would leave copies of keys.
         let mut text = Zeroizing::new(Vec::with_capacity(LONG_REQUEST));
         File::from(io::stdout().as_fd().try_clone_to_owned()?).read_to_end(&mut text)?;
         Ok((serde_json::from_slice(&text)?, Self(())))
     }
 
-    /// Lets go of the terminal (a session of its own, `/` as working directory, nothing on the
-    /// standard streams), and tells the command that the mounts are there: from then on it may be
-    /// closed.
+    /// Detaches from the terminal (own session, `/` as working directory, null standard streams),
+    /// and reports readiness to the command: from then on the terminal may be closed.
     ///
     /// # Errors
     /// The system refuses, or the command is gone.

@@ -1,12 +1,12 @@
-//! Signals that come before a pool is served.
+//! Handles signals before a pool is served.
 //!
 //! ```text
-//! opening   the process ends, as in a crash: nobody has been told that there is a pool
-//! mounting  nobody waits any more for the devices of a suspended pool
-//! serving   the daemon has them, also those that came before
+//! opening   the process exits, as in a crash: no client has been told of the pool
+//! mounting  waits for the devices of a suspended pool end
+//! serving   the daemon handles them, including earlier ones
 //! ```
-//! Opening a pool and mounting are done soon, unless devices do not let them, so what comes by
-//! itself within a moment may.
+//! Opening and mounting finish soon unless devices block them, so a short delay lets them finish by
+//! themselves.
 
 use super::signals::{GLANCE, LAST_PATIENCE, signals};
 use std::convert::Infallible;
@@ -16,15 +16,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// How far a process is that is to serve a pool.
+/// The progress of a process towards serving a pool.
 enum Stage {
     Opening,
-    /// With what has nobody wait for devices of a suspended pool.
+    /// With the action that stops waits for devices of a suspended pool.
     Mounting(Box<dyn Fn() + Send>),
     Serving,
 }
 
-/// What there is to do for a process that is to end.
+/// The next step of a process that is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Exit,
@@ -32,7 +32,7 @@ enum Step {
     Nothing,
 }
 
-/// The thread that waits for signals as long as nobody else does. It ends with the value.
+/// The thread that handles signals until the daemon does. It ends with this value.
 pub(super) struct Beginning {
     stage: Arc<Mutex<Stage>>,
     _ends: oneshot::Sender<Infallible>,
@@ -49,7 +49,7 @@ fn locked(stage: &Mutex<Stage>) -> MutexGuard<'_, Stage> {
 }
 
 impl Beginning {
-    /// Waits for signals; `socket` goes with the process.
+    /// Waits for signals; `socket` is removed on exit.
     pub(super) fn watch(socket: &Path) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let [mut terminate, mut interrupt, mut hangup, mut quit] = {
@@ -77,7 +77,7 @@ impl Beginning {
         Ok(Self { stage, _ends: ends })
     }
 
-    /// The pool is open: from now on `relieve` is what a signal does.
+    /// Notes that the pool is open: from now on a signal calls `relieve`.
     pub(super) fn mounting(&self, relieve: impl Fn() + Send + 'static) {
         *locked(&self.stage) = Stage::Mounting(Box::new(relieve));
     }
@@ -103,7 +103,7 @@ impl Stage {
     }
 }
 
-/// Sees to it that a process to which a signal came gets to its end.
+/// Brings a process that received a signal to its end.
 fn hurry(stage: &Mutex<Stage>, socket: PathBuf) {
     const ENDED_BY_SIGNAL: i32 = 1;
     let came = Instant::now();
@@ -111,7 +111,7 @@ fn hurry(stage: &Mutex<Stage>, socket: PathBuf) {
         let locked = locked(stage);
         match locked.step(came) {
             Step::Exit => {
-                // Still locked, so nothing is mounted meanwhile.
+                // Still locked, so nothing gets mounted meanwhile.
                 let _ = std::fs::remove_file(socket);
                 std::process::exit(ENDED_BY_SIGNAL);
             }

@@ -1,4 +1,4 @@
-//! The socket on which a daemon is asked.
+//! The socket that a daemon listens on.
 
 use crate::control::{ControlDirectory, is_listened_on};
 use std::io;
@@ -10,7 +10,7 @@ use tokio::net::{UnixListener, UnixStream};
 #[derive(Debug)]
 pub(super) struct ControlSocket {
     pool: String,
-    /// Where it may be made anew.
+    /// Where it may be recreated.
     directory: ControlDirectory,
     bound: BoundSocket,
 }
@@ -19,7 +19,7 @@ pub(super) struct ControlSocket {
 #[derive(Debug)]
 struct BoundSocket {
     path: PathBuf,
-    /// What has the path as long as nobody takes it away.
+    /// The file at the path as long as it is not removed.
     file: Option<FileId>,
     listener: UnixListener,
 }
@@ -29,7 +29,7 @@ struct BoundSocket {
 struct FileId(u64, u64);
 
 impl FileId {
-    /// Of what has a path, a link too.
+    /// The identity of the entry at a path, even a link.
     fn at(path: &Path) -> Option<Self> {
         let metadata = std::fs::symlink_metadata(path).ok()?;
         Some(Self(metadata.dev(), metadata.ino()))
@@ -37,8 +37,8 @@ impl FileId {
 }
 
 impl BoundSocket {
-    /// Binds the socket. One that a dead process left is replaced; one that somebody listens on
-    /// is an error of kind `AddrInUse`.
+    /// Binds the socket. A dead process's socket is replaced; one with a listener is an error of
+    /// kind `AddrInUse`.
     fn bind(path: &Path) -> io::Result<Self> {
         if is_listened_on(path) {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -51,7 +51,7 @@ impl BoundSocket {
         Ok(Self { path: path.to_owned(), file: FileId::at(path), listener })
     }
 
-    /// Whether those who know the path get here.
+    /// Whether the path still leads here.
     fn is_there(&self) -> bool {
         self.file.is_some() && FileId::at(&self.path) == self.file
     }
@@ -81,8 +81,8 @@ impl ControlSocket {
         self.bound.listener.accept().await.map(|(stream, _)| stream)
     }
 
-    /// Makes it anew if somebody has taken it away: who logs out loses the directory of the
-    /// session, and the process would be asked nothing any more.
+    /// Recreates the socket if it was removed: a logout removes the session's directory, and the
+    /// process would be unreachable.
     pub(super) fn renew(&mut self) {
         if self.bound.is_there() {
             return;

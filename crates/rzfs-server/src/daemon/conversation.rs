@@ -1,4 +1,4 @@
-//! Requests of a connection, and their answers.
+//! The requests of a connection, and their answers.
 
 use super::ending::Endings;
 use super::error::DaemonError;
@@ -20,19 +20,19 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-/// The last answer, to whoever asked for the end, or for a change with which it came.
+/// The last answer, to a client that requested the end, or a change that entailed it.
 #[derive(Debug)]
 pub(super) struct FinalReply {
     to: OwnedWriteHalf,
     answer: Answer,
-    /// Whether the end was asked for.
+    /// Whether the end was requested.
     pub(super) is_end: bool,
 }
 
-/// Says all of them.
+/// Sends all of them.
 ///
 /// # Errors
-/// Something is lost.
+/// Data are lost.
 pub(super) async fn say_all(farewells: Vec<FinalReply>) -> Result<(), DaemonError> {
     let mut said = Ok(());
     for farewell in farewells {
@@ -42,13 +42,13 @@ pub(super) async fn say_all(farewells: Vec<FinalReply>) -> Result<(), DaemonErro
 }
 
 impl FinalReply {
-    /// Says it.
+    /// Sends it.
     ///
     /// # Errors
-    /// It is that something is lost.
+    /// It reports lost data.
     async fn say(mut self) -> Result<(), DaemonError> {
         if let Ok(line) = encode(&self.answer) {
-            // Whoever asked may be gone.
+            // The client may be gone.
             let _ = self.to.write_all(&line).await;
         }
         match self.answer {
@@ -82,7 +82,7 @@ pub(super) async fn converse(
     while let Some(request) = next_request(&mut reader, &mut incoming).await {
         let queue = request.as_ref().ok().and_then(|request| turns.queue(request));
         let turn = match queue {
-            // What waits for its turn is not begun for nobody.
+            // A waiting request is not begun after its client has gone.
             Some(queue) => tokio::select! {
                 biased;
                 () = hung_up(&reader) => return,
@@ -98,8 +98,8 @@ pub(super) async fn converse(
             }
             request => request,
         };
-        // For as long as somebody has this, the process waits for the farewell: also when a change
-        // ends the last mount.
+        // While this is held, the process waits for the farewell: also when a change ends the last
+        // mount.
         let ending = match &request {
             Ok(Request::Unmount { .. } | Request::Destroy { .. } | Request::Change { .. }) => {
                 farewells.upgrade()
@@ -111,7 +111,7 @@ pub(super) async fn converse(
         let (answer, room) = match (request, turn) {
             (Ok(request), Ok(turn)) if is_long(&request) => tokio::select! {
                 made = make_long(request, turn, caller, &mounted) => made,
-                // Nor is what needs room for its answer.
+                // The same goes for a request that needs room for its answer.
                 () = hung_up(&reader) => return,
             },
             (Ok(request), Ok(turn)) => {
@@ -120,12 +120,12 @@ pub(super) async fn converse(
             (Ok(_), Err(crowded)) => (Some(refused(crowded)), None),
             (Err(error), _) => (Some(refused(error)), None),
         };
-        // Who is hung up on knows that the process is about to go.
+        // A client that is hung up on knows that the process is about to go.
         let Some(answer) = answer else { return };
-        // A change that was waiting when somebody else ended the pool is not what has ended it.
+        // A change that waited while another client ended the pool is not its end.
         let has_ended = asks_for_end || matches!(&answer, Answer::Done { .. });
         if let Some(ending) = ending.as_ref().filter(|_| has_ended && mounted.is_over()) {
-            // If the other end is gone, so is the process.
+            // If the receiver is gone, so is the process.
             let farewell = FinalReply { to: writer, answer, is_end: asks_for_end };
             let _ = ending.send(farewell).await;
             return;
@@ -139,10 +139,10 @@ pub(super) async fn converse(
     }
 }
 
-/// Says an answer, for which there was room while it was made; whether the peer has it.
+/// Sends an answer, for which room was reserved; returns whether the peer has it.
 async fn say(line: &[u8], room: Option<LongAnswer>, writer: &mut OwnedWriteHalf) -> bool {
     let size = u32::try_from(line.len() / 1024).unwrap_or(u32::MAX);
-    // Others are made when this one has its place among those that are to be read.
+    // Further answers are made when this one counts among the unread ones.
     let _unread = UNREAD.acquire_many(size.min(UNREAD_KIB)).await;
     drop(room);
     for part in line.chunks(PART) {
@@ -156,8 +156,8 @@ async fn say(line: &[u8], room: Option<LongAnswer>, writer: &mut OwnedWriteHalf)
 /// The two directions of a connection.
 type Halves = (OwnedReadHalf, OwnedWriteHalf);
 
-/// Has a thread of its own pass a stream: it takes as long as the peer does, for which nobody waits,
-/// and ends when the peer is gone.
+/// Passes a stream on a separate thread: it takes as long as the peer does, without being waited
+/// for, and ends when the peer is gone.
 fn pass(halves: Halves, work: impl FnOnce(&Line) -> io::Result<()> + Send + 'static) {
     let work = move || -> io::Result<()> {
         let (reader, writer) = halves;
@@ -183,14 +183,14 @@ fn send(
             Ok(_) => mounted.send(&request, &mut parts, line),
             Err(crowded) => Some(refused(crowded)),
         };
-        // Who is hung up on knows that the process is about to go.
+        // A client that is hung up on knows that the process is about to go.
         let Some(answer) = answer else { return Ok(()) };
         parts.into_inner().map_err(IntoInnerError::into_error)?.finish()?;
         line.say(&answer)
     });
 }
 
-/// Receives a snapshot, whose stream begins with `first`.
+/// Receives a snapshot, whose stream starts with `first`.
 fn receive(
     request: ReceiveRequest,
     (caller, turn): (Caller, Result<Option<Turn>, Crowded>),
@@ -210,30 +210,30 @@ fn receive(
     });
 }
 
-/// Whether the answer may be as long as the pool has datasets, users or a history.
+/// Whether the answer may grow with the pool's datasets, users or history.
 const fn is_long(request: &Request) -> bool {
     matches!(request, Request::Datasets(_) | Request::History | Request::Accounts(_))
 }
 
-/// Long answers that are made at the same time: each is in memory as a whole.
+/// Concurrent long answers: each is in memory as a whole.
 pub(super) static LONG_ANSWERS: Semaphore = Semaphore::const_new(4);
 /// Room for one of them.
 type LongAnswer = SemaphorePermit<'static>;
 /// Answers that their peers have not read yet, in KiB.
 const UNREAD_KIB: u32 = 256 << 10;
 static UNREAD: Semaphore = Semaphore::const_new(UNREAD_KIB as usize);
-/// How long a peer may take for a part of its answer.
+/// How long a peer may take to read a part of its answer.
 const READER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until the peer is gone.
 async fn hung_up(reader: &OwnedReadHalf) {
     while reader.ready(Interest::READABLE).await.is_ok_and(|ready| !ready.is_read_closed()) {
-        // It goes on writing.
+        // It is still writing.
         sleep(GLANCE).await;
     }
 }
 
-/// The next request; none when the peer has no more.
+/// The next request; `None` if the peer sends no more.
 async fn next_request(
     reader: &mut OwnedReadHalf,
     incoming: &mut Incoming,
@@ -243,7 +243,7 @@ async fn next_request(
             return Some(request);
         }
         let Some(room) = incoming.room() else {
-            // What follows is not the beginning of a request.
+            // The following bytes do not start a request.
             *incoming = Incoming::default();
             return Some(Err(WireError::TooLong(MAX_REQUEST)));
         };
@@ -254,7 +254,7 @@ async fn next_request(
     }
 }
 
-/// Makes a long answer, when there is room for it; it has that room until others have it.
+/// Makes a long answer when there is room for it; returns it with that room.
 async fn make_long(
     request: Request,
     turn: Option<Turn>,
@@ -264,7 +264,7 @@ async fn make_long(
     let room = LONG_ANSWERS.acquire().await.ok();
     let mounted = Arc::clone(mounted);
     let make = move || {
-        // Also if nobody waits for it any more.
+        // Held even if the client no longer waits.
         let _has = turn;
         (mounted.answer(request, caller), room)
     };
@@ -287,12 +287,12 @@ async fn carry_out(
         });
     }
     let mounted = Arc::clone(mounted);
-    // Whoever ends a pool asks first who it is.
+    // A client that ends a pool checks its identity first.
     if matches!(request, Request::Identify) {
         return mounted.answer(request, caller);
     }
     let answer = move || {
-        // Also if nobody waits for it any more.
+        // Held even if the client no longer waits.
         let _has = turn;
         mounted.answer(request, caller)
     };

@@ -1,4 +1,4 @@
-//! Letting go of the pool.
+//! Closes the pool.
 
 use super::error::DaemonError;
 use super::mounted::{Activity, Ending, Mounted};
@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinError, JoinHandle};
 
-/// The threads that let go of the pool. Those of the runtime may be few, and all of them may wait
-/// for devices; so may an end that nobody forces, and one that is forced has it wait no more.
+/// The threads that close the pool. Those of the runtime may be few, and all may wait for devices;
+/// so may an unforced end, whose wait a forced one stops.
 #[derive(Debug)]
 pub(super) struct EndingThreads {
     unforced: Runtime,
@@ -21,12 +21,12 @@ pub(super) struct EndingThreads {
     patience: Duration,
 }
 
-/// How long devices may do nothing while a pool is let go of by force: one that has a bad sector may
-/// take a minute over it.
+/// How long devices may be idle during a forced end: a device with a bad sector may take a minute
+/// over it.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 impl EndingThreads {
-    /// Threads that give a pool up by force when its devices do nothing for so long.
+    /// Threads for ends; a forced one abandons the pool once its devices are idle this long.
     pub(super) fn start(patience: Duration) -> io::Result<Self> {
         let one = || runtime(Builder::new_current_thread().max_blocking_threads(1));
         Ok(Self { unforced: one()?, forced: one()?, patience })
@@ -43,7 +43,7 @@ impl EndingThreads {
     }
 }
 
-/// How [`EndingThreads`] are put to work.
+/// A handle to [`EndingThreads`].
 #[derive(Clone, Debug)]
 pub(super) struct Endings {
     unforced: Handle,
@@ -52,8 +52,8 @@ pub(super) struct Endings {
 }
 
 impl Endings {
-    /// Ends the mounts of a pool without waiting for anybody's request. By force it does not wait
-    /// either for devices that neither answer nor fail: the threads that do so end with the process.
+    /// Ends the mounts of a pool without waiting for pending requests. A forced end does not wait
+    /// for unresponsive devices either: the threads that do end with the process.
     pub(super) fn start(
         &self,
         mounted: &Arc<impl Mounted>,
@@ -81,7 +81,7 @@ impl Endings {
     }
 }
 
-/// Waits until devices have done nothing for so long; for ever if they are let go of before.
+/// Waits until devices have been idle for this long; for ever if they are closed before.
 async fn silence(activity: Activity, patience: Duration) {
     while let Some(before) = activity() {
         tokio::time::sleep(patience).await;
@@ -92,8 +92,8 @@ async fn silence(activity: Activity, patience: Duration) {
     std::future::pending().await
 }
 
-/// Lets go of a pool of which nothing is mounted any more; not while it waits for its devices, as
-/// nobody has given up what it keeps.
+/// Closes a pool whose mounts are all gone; but not while it waits for its devices, as its
+/// unwritten data are not given up yet.
 pub(super) async fn leave(
     mounted: &Arc<impl Mounted>,
     endings: &Endings,
@@ -108,22 +108,22 @@ pub(super) async fn leave(
     Ok(())
 }
 
-/// The end that signals ask for, where nobody is there to try again: what is in use is detached.
-/// Others are answered meanwhile.
+/// The end requested by signals, which cannot be retried: mounts in use are detached. Requests are
+/// served meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct AskedBySignal(Option<JoinHandle<Result<(), Refusal>>>);
 
 impl AskedBySignal {
-    /// Begins it, unless it is under way.
+    /// Starts it, unless it is under way.
     pub(super) fn begin(&mut self, mounted: &Arc<impl Mounted>, endings: &Endings) {
         self.0.get_or_insert_with(|| endings.start(mounted, Ending::FORCED));
     }
 
-    /// Waits for what comes of it, for ever as long as it has not begun; tells whether the pool is
-    /// unmounted. It may be dropped while it waits.
+    /// Waits for its outcome, for ever if it has not begun; returns whether the pool is unmounted.
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// The pool is let go of, but something is lost.
+    /// The pool is closed, but data are lost.
     pub(super) async fn outcome(&mut self, mounted: &impl Mounted) -> Result<bool, DaemonError> {
         let Some(under_way) = &mut self.0 else { return std::future::pending().await };
         let ended = under_way.await;
@@ -131,7 +131,7 @@ impl AskedBySignal {
         has_ended(mounted, ended?)
     }
 
-    /// The same if it has begun.
+    /// The same, if it has begun.
     ///
     /// # Errors
     /// As [`Self::outcome`].
@@ -143,10 +143,10 @@ impl AskedBySignal {
     }
 }
 
-/// Whether a pool is unmounted by an end that was forced.
+/// Whether a forced end has unmounted the pool.
 ///
 /// # Errors
-/// The pool is let go of, but something is lost.
+/// The pool is closed, but data are lost.
 fn has_ended(mounted: &impl Mounted, ended: Result<(), Refusal>) -> Result<bool, DaemonError> {
     match ended {
         Ok(()) => Ok(true),

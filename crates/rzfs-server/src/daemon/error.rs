@@ -1,19 +1,19 @@
-//! Why a daemon does not serve its pool to a good end.
+//! Errors of a daemon.
 
 use crate::protocol::Refusal;
 use rzfs_blockdev::without_number;
 use std::io;
 
-/// Why a daemon does not serve its pool to a good end.
+/// Why a daemon fails to serve its pool in order.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// Nobody can ask for anything.
+    /// The control socket failed.
     #[error("control socket: {}", without_number(.0))]
     Socket(#[from] io::Error),
-    /// The pool was let go of, but not as it was to be.
+    /// The pool was closed, but not as requested.
     #[error(transparent)]
     Ended(Refusal),
-    /// What lets go of the pool has panicked.
+    /// A thread that closes the pool has panicked.
     #[error("{0}")]
     Panicked(#[from] tokio::task::JoinError),
 }

@@ -1,4 +1,4 @@
-//! Connections on which streams of snapshots pass.
+//! Connections that carry streams of snapshots.
 
 use crate::protocol::{Answer, Refusal, encode};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// A connection on which a stream passes, also for whoever ends the pool meanwhile.
+/// A connection that carries a stream, shared with any thread that ends the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Line(Arc<UnixStream>);
 
@@ -19,14 +19,14 @@ impl Line {
         &self.0
     }
 
-    /// Says something to the peer, who does not have to listen.
+    /// Sends an answer to the peer, which need not read it.
     pub(crate) fn say(&self, answer: &Answer) -> io::Result<()> {
         let refused = |error| encode(&Answer::Failed(Refusal::new(format!("{error}"))));
         let line = encode(answer).or_else(refused);
         self.stream().write_all(&line.map_err(io::Error::other)?)
     }
 
-    /// Ends the stream, and whatever waits for the peer.
+    /// Ends the stream and all waits for the peer.
     pub(crate) fn break_off(&self) {
         // The peer may be gone.
         let _ = self.0.shutdown(Shutdown::Both);

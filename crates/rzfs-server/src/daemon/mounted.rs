@@ -1,21 +1,21 @@
-//! What a daemon serves, who asks for it, and how it ends.
+//! The interface of a served pool, its callers, and how it ends.
 
 use super::line::Line;
 use crate::protocol::{Answer, ReceiveRequest, Refusal, Request, SendRequest};
 use std::io::{Read, Write};
 
-/// What a daemon serves.
+/// A pool as served by a daemon.
 pub(crate) trait Mounted: Send + Sync + 'static {
-    /// Answers everything but what the others are for; [`Request::Identify`]
-    /// without waiting for anything. Nothing when there is no pool any more to be asked about.
+    /// Answers all requests without a method of their own; [`Request::Identify`] without blocking.
+    /// `None` if the pool is gone.
     fn answer(&self, request: Request, caller: Caller) -> Option<Answer>;
 
-    /// Sends a snapshot, and answers whether it was sent to its end. Whoever takes the pool away by
-    /// force breaks the line off.
+    /// Sends a snapshot, and returns whether it was sent completely. A forced end of the pool
+    /// breaks the line off.
     fn send(&self, request: &SendRequest, to: &mut dyn Write, line: &Line) -> Option<Answer>;
 
-    /// Receives a snapshot: says on the line what it is, and answers whether it is there. Whoever takes
-    /// the pool away by force breaks the line off.
+    /// Receives a snapshot: reports it on the line, and returns whether it has arrived. A forced
+    /// end of the pool breaks the line off.
     fn receive(
         &self,
         request: &ReceiveRequest,
@@ -24,47 +24,47 @@ pub(crate) trait Mounted: Send + Sync + 'static {
         line: &Line,
     ) -> Option<Answer>;
 
-    /// Ends all mounts, and lets go of the pool.
+    /// Ends all mounts and closes the pool.
     fn end(&self, ending: Ending) -> Result<(), Refusal>;
 
-    /// What tells whether its devices do something; nothing where that does not matter.
+    /// Reports whether its devices are active; `None` where that does not matter.
     fn activity(&self) -> Option<Activity>;
 
-    /// Has the pool let go of as a crash would leave it, as its devices neither answer nor fail; says
-    /// so. Whoever is ending it goes on waiting.
+    /// Abandons the pool as a crash would, as its devices are unresponsive; returns the error. A
+    /// thread that is ending it goes on waiting.
     fn give_up(&self, manner: Disposition) -> Refusal;
 
-    /// Whether the pool is let go of: nothing is to be asked any more.
+    /// Whether the pool is closed: no further requests are possible.
     fn is_over(&self) -> bool;
 
     /// Whether the pool waits for its devices.
     fn is_waiting(&self) -> bool;
 }
 
-/// A number that changes whenever a device has done something; nothing when they are let go of.
+/// A number that changes with every device operation; `None` when the devices are closed.
 pub(crate) type Activity = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// Who asks.
+/// The origin of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Caller {
     /// The user.
     pub(crate) user: u32,
 }
 
-/// How a daemon ends.
+/// How to end a daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ending {
     pub(crate) manner: Disposition,
-    /// Mounts that are in use are detached.
+    /// Whether to detach mounts in use.
     pub(crate) force: bool,
-    /// The line for the pool's history, if somebody asked for it, and the user.
+    /// The line for the pool's history, if there is one, and the user.
     pub(crate) command: Option<(String, u64)>,
 }
 
-/// What becomes of the pool.
+/// The fate of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Disposition {
-    /// Others may have it.
+    /// It is exported.
     Release,
     /// It is marked as destroyed.
     Destroy,
@@ -79,7 +79,7 @@ impl Disposition {
         }
     }
 
-    /// What the pool is then.
+    /// The resulting state of the pool.
     pub(crate) const fn past_participle(self) -> &'static str {
         match self {
             Self::Release => "exported",
@@ -89,16 +89,16 @@ impl Disposition {
 }
 
 impl Ending {
-    /// The pool is let go of, though no command has asked for it.
+    /// The pool is closed without a command.
     pub(crate) const FORCED: Self = Self::released(true);
-    /// The same if nothing is in use.
+    /// The same unless it is in use.
     pub(super) const UNFORCED: Self = Self::released(false);
 
     const fn released(force: bool) -> Self {
         Self { manner: Disposition::Release, force, command: None }
     }
 
-    /// What a request asks for, if it asks for the end.
+    /// The end that a request asks for, if any.
     pub(super) fn of_request(request: &Request, caller: Caller) -> Option<Self> {
         let (manner, force, command) = match request {
             Request::Unmount { force, command } => (Disposition::Release, *force, command.clone()),

@@ -1,4 +1,4 @@
-//! The runtimes of a daemon, and what the system has to give for them.
+//! The runtimes of a daemon, and the resources they need.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
@@ -6,15 +6,15 @@ use std::io;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// Lets the process have as many descriptors as the system admits: each mount takes one for every
-/// thread that answers.
+/// Raises the descriptor limit to the system's maximum: each mount needs one descriptor per request
+/// thread.
 pub(super) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // With what there is fewer mounts are possible, which whoever mounts is told.
+    // Fewer descriptors allow fewer mounts, which then fail with an error.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Checks that there are descriptors for runtimes and signals, which panic without.
+/// Checks that there are enough descriptors for runtimes and signals, which would panic.
 pub(super) fn check_descriptors() -> io::Result<()> {
     const NEEDED: usize = 12;
     let null = File::open("/dev/null")?;
@@ -22,8 +22,8 @@ pub(super) fn check_descriptors() -> io::Result<()> {
     held.map(drop)
 }
 
-/// A runtime with a thread for what blocks, which it never gives back: the process can be asked
-/// something also when the system has no more threads for it.
+/// A runtime with a permanent thread for blocking work: the process can be queried even when the
+/// system has no threads left.
 pub(super) fn runtime(builder: &mut Builder) -> io::Result<Runtime> {
     const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
     let runtime = builder.thread_keep_alive(FOR_EVER).build()?;

@@ -1,18 +1,18 @@
-//! Signals that end the process, and how long it takes over that.
+//! The signals that end the process, and the time that may take.
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How often it is looked whether a pool without mounts can be let go of.
+/// How often to check whether a pool without mounts can be closed.
 pub(super) const GLANCE: Duration = Duration::from_millis(200);
 
-/// How long requests may go on when the pool is let go of.
+/// How long requests may continue when the pool is closed.
 pub(super) const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Lets signals through that whoever started the process may have blocked: such a mask is inherited,
-/// and nothing would end the process. For its first thread, before there are others.
+/// Unblocks signals that the parent process may have blocked: the mask is inherited, and nothing
+/// would end the process. For its first thread, before there are others.
 ///
 /// # Errors
 /// The system refuses.

@@ -1,4 +1,4 @@
-//! A daemon that serves a pool which does what a test wants.
+//! A daemon that serves a scripted pool.
 
 use super::conversation::LONG_ANSWERS;
 use super::signals::GLANCE;
@@ -16,13 +16,13 @@ use std::thread;
 struct Fake {
     busy: AtomicBool,
     over: AtomicBool,
-    /// Nobody ends it who does not force it.
+    /// Only a forced end succeeds.
     lingers: AtomicBool,
-    /// Its devices do nothing any more, and who ends it waits for them.
+    /// Its devices are idle, and ending it waits for them.
     falls_silent: AtomicBool,
-    /// Somebody waits for the end: whoever asks for events, or ends what lingers.
+    /// A thread waits for the end: a request for events, or the end of a lingering pool.
     waits: AtomicBool,
-    /// Changes that have begun; they wait until the pool is ended.
+    /// Changes that have started; they wait for the end of the pool.
     changes: AtomicUsize,
 }
 
@@ -32,7 +32,7 @@ impl Fake {
         while !self.over.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));
         }
-        // Whoever has ended it is answered first.
+        // The client that ended it is answered first.
         thread::sleep(GLANCE);
     }
 }
@@ -75,7 +75,7 @@ impl Mounted for Fake {
         let (sent, extent, origin) = ("a@b".into(), StreamExtent::Full, None);
         let report = ReceiveReport { sent, snapshot, extent, origin };
         line.say(&Answer::Receiving(report)).unwrap();
-        // Whoever gives nothing back is not waited for.
+        // A client that returns nothing is not waited for.
         let result = match request.force {
             true => Err(std::io::Error::other("not this one")),
             false => std::io::copy(from, &mut std::io::sink()),
@@ -134,7 +134,7 @@ struct Running {
     server: thread::JoinHandle<Result<(), DaemonError>>,
 }
 
-/// The system has no more threads.
+/// The system has no threads left.
 fn start(fake: Fake) -> Running {
     start_with(fake, Builder::new_current_thread().max_blocking_threads(1))
 }
@@ -188,7 +188,7 @@ fn long_answers_wait_for_their_turn_and_nobody_waits_for_them() {
     let connect = || running.control.mounted().unwrap().clients.pop().unwrap();
     let ask = |mut client: ControlClient| thread::spawn(move || client.ask(&Request::History));
     let waiting = ask(connect());
-    // Others are answered meanwhile.
+    // Other requests are answered meanwhile.
     assert!(connect().ask(&Request::Mounts).is_ok());
     assert!(!waiting.is_finished());
     drop(turns);
@@ -197,7 +197,7 @@ fn long_answers_wait_for_their_turn_and_nobody_waits_for_them() {
     running.server.join().unwrap().unwrap();
 }
 
-/// As with devices that do not answer.
+/// As with unresponsive devices.
 #[test]
 fn many_changes_that_wait_keep_nobody_else_and_those_whose_client_has_gone_are_not_begun() {
     let running = start_with(Fake::default(), &mut Builder::new_current_thread());
@@ -227,7 +227,7 @@ fn many_changes_that_wait_keep_nobody_else_and_those_whose_client_has_gone_are_n
     });
     assert!(matches!(connect().ask(&Request::Mounts), Ok(Answer::Identity(_))));
     drop(gone);
-    // There is room for others, as soon as that is noticed.
+    // There is room for others as soon as that is noticed.
     let waiting = loop {
         let mut one = ask();
         one.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -258,7 +258,7 @@ fn a_stream_is_passed_on_until_the_pool_has_said_what_becomes_of_it() {
         command: "zfs receive tank/a".into(),
     };
     let mut heard = Vec::new();
-    // So much that it has to be read while it is written.
+    // Large enough that it must be read while it is written.
     let stream: &[u8] = vec![3; 5 << 20].leak();
     let received = connect().receive_snapshots(&request, stream, |progress| heard.push(progress));
     received.unwrap();
@@ -332,7 +332,7 @@ fn an_end_by_force_does_not_wait_behind_one_that_waits() {
         thread::spawn(move || client.ask(&Request::Unmount { force: false, command: None }));
     end_what_is_waited_for(running);
     drop(waiting.join().unwrap());
-    // Nor behind the one that follows the last mount.
+    // Nor after the end that follows the last mount.
     let mut running = start(Fake { lingers: true.into(), ..Fake::default() });
     drop(std::mem::replace(&mut running.while_mounted, mounts_end().0));
     end_what_is_waited_for(running);

@@ -1,24 +1,24 @@
-//! Whose turn it is to have something done that may wait for devices.
+//! Limits the requests that may wait for devices.
 //!
 //! ```text
 //! changes, mending, readings    a few of each have a thread
-//!                               some wait for a turn, without one, as long as somebody waits for them
+//!                               some wait for a turn, without one, as long as their clients wait
 //!                               the others are refused
 //! streams                       a few have a thread of their own, the others are refused
-//! what is known                 at once
+//! facts in memory               at once
 //! ```
-//! Devices that do not answer may keep whoever waits for them for ever. So these are never so many
-//! that nobody else is answered.
+//! Unresponsive devices may block such requests for ever. So there are never so many that other
+//! requests are not answered.
 
 use crate::protocol::{Change, Request};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Who may have threads of the runtime, which has hundreds.
+/// The requests that may occupy threads of the runtime, which has hundreds.
 #[derive(Debug)]
 pub(super) struct Turns {
     changes: Queue,
-    /// Changes that end what others wait for.
+    /// Changes that end the waits of others.
     mending: Queue,
     readings: Queue,
     sends: Queue,
@@ -32,10 +32,10 @@ pub(super) struct Queue {
     places: Semaphore,
 }
 
-/// A turn, for as long as somebody has this.
+/// A turn, as long as this is held.
 pub(super) type Turn = OwnedSemaphorePermit;
 
-/// As many wait as may wait.
+/// The waiting room is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("too many commands wait for the pool")]
 pub(super) struct Crowded;
@@ -59,14 +59,14 @@ impl Queue {
 }
 
 impl Turns {
-    /// Changes that are carried out at the same time: those of a txg share its cost.
+    /// Concurrent changes: those of a txg share its cost.
     pub(super) const CHANGES: usize = 32;
     const MENDING: usize = 8;
     const READINGS: usize = 32;
-    /// How many of each wait for their turn.
+    /// How many of each kind may wait for their turn.
     pub(super) const PLACES: usize = 256;
-    /// Streams in each direction at the same time: one takes some 3 MiB, and what its peer does not
-    /// read, or write, takes it for ever.
+    /// Concurrent streams in each direction: one takes some 3 MiB, and a peer that does not read,
+    /// or write, holds it for ever.
     const STREAMS: usize = 48;
 
     pub(super) fn new() -> Self {
@@ -74,13 +74,13 @@ impl Turns {
             changes: Queue::new(Self::CHANGES, Self::PLACES),
             mending: Queue::new(Self::MENDING, Self::PLACES),
             readings: Queue::new(Self::READINGS, Self::PLACES),
-            // Nobody waits: a stream may wait for another one that is received by the same pool.
+            // None waits: a stream may wait for another one that the same pool receives.
             sends: Queue::new(Self::STREAMS, 0),
             receives: Queue::new(Self::STREAMS, 0),
         }
     }
 
-    /// Where a request waits for its turn; what is known without the devices needs none.
+    /// The queue of a request; one that needs no devices has none.
     pub(super) const fn queue(&self, request: &Request) -> Option<&Queue> {
         match request {
             Request::Change { change, .. } if mends(change) => Some(&self.mending),
@@ -107,7 +107,7 @@ impl Turns {
     }
 }
 
-/// Whether a change is for a pool whose devices keep others waiting.
+/// Whether a change serves to mend a pool whose devices block others.
 const fn mends(change: &Change) -> bool {
     matches!(
         change,

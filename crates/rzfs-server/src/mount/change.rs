@@ -1,4 +1,4 @@
-//! Carrying out what commands have changed of a pool.
+//! Carries out changes of a pool requested by commands.
 
 mod datasets;
 mod exchange;
@@ -23,9 +23,8 @@ use crate::daemon::Caller;
 use crate::protocol::{Change, Refusal};
 use rzfs_dsl::live::Event;
 
-/// What cannot be done, in OpenZFS's words, while the pool waits for its devices: ending mounts and
-/// making them again would wait too, or stop halfway. All else is refused where it is to be
-/// written.
+/// The operation, in OpenZFS's words, that is refused while the pool waits for its devices: ending
+/// and remaking mounts would wait too, or stop halfway. Other changes fail when they are written.
 fn needs_devices(change: &Change, pool: &str) -> Option<String> {
     let (verb, name) = match change {
         Change::Destroy { names, .. } => ("destroy", names.first()?.as_str()),
@@ -45,8 +44,8 @@ fn needs_devices(change: &Change, pool: &str) -> Option<String> {
     Some(format!("cannot {verb} '{name}'"))
 }
 
-/// Carries out a change, and remembers it in the pool's history; tells what could not be done
-/// besides.
+/// Carries out a change and logs it in the pool's history; returns complaints about secondary
+/// failures.
 pub(super) fn carry_out(
     open: &Open,
     change: Change,
@@ -111,7 +110,7 @@ pub(super) fn carry_out(
     Ok(complaints)
 }
 
-/// Remembers a command in the pool's history; not what was done to a suspended pool.
+/// Logs a command in the pool's history, unless the pool is suspended.
 pub(super) fn remember(
     open: &Open,
     command: Option<String>,

@@ -1,4 +1,4 @@
-//! What is served: a pool that is read, or written.
+//! The served pool, open for reading or writing.
 
 use super::plan::{Candidate, underneath};
 use crate::error::ServeError;
@@ -21,12 +21,12 @@ pub(super) enum Lifetime {
     Import,
 }
 
-/// What is served.
+/// The served pool.
 #[derive(Debug)]
 pub(super) enum Contents {
-    /// A pool that is read.
+    /// A pool open for reading.
     Reading(PoolService),
-    /// A pool that is written.
+    /// A pool open for writing.
     Writing(Arc<WritablePool>, Opening),
 }
 
@@ -44,7 +44,7 @@ impl Contents {
         Ok(Self::Writing(Arc::new(pool), opening))
     }
 
-    /// The same pool, to be mounted below a directory.
+    /// The same pool, mounted below a directory.
     pub(super) fn below(self, root: Option<PathBuf>) -> Self {
         match self {
             Self::Writing(pool, opening) => {
@@ -59,7 +59,7 @@ impl Contents {
         }
     }
 
-    /// The same pool, of which property `cachefile` says this.
+    /// The same pool with this value of property `cachefile`.
     pub(super) fn with_cache_file(self, file: Option<CacheFile>) -> Self {
         match self {
             Self::Writing(pool, opening) => {
@@ -69,7 +69,7 @@ impl Contents {
         }
     }
 
-    /// Remembers an event in the history of a pool that is written.
+    /// Logs an event in the history of a writable pool.
     pub(super) fn log(&self, event: Event) {
         if let Self::Writing(pool, _) = self
             && pool.live().log(event).is_err()
@@ -78,8 +78,8 @@ impl Contents {
         }
     }
 
-    /// From now on the pool can be mended: it waits for its devices when they fail. Unless they
-    /// have failed already, which is the error.
+    /// From now on the pool can be mended: it waits for its devices when they fail. If they have
+    /// failed already, that is the error.
     pub(super) fn attend(&self) -> Result<(), ServeError> {
         let Self::Writing(pool, _) = self else { return Ok(()) };
         pool.live().attend();
@@ -87,7 +87,7 @@ impl Contents {
         pool.live().failure().map_or(Ok(()), |reason| Err(stopped(reason)))
     }
 
-    /// Has nobody wait any more for the devices of the pool if it is suspended.
+    /// Stops all waits for the devices of the pool if it is suspended.
     pub(super) fn relief(&self) -> impl Fn() + Send + 'static {
         let pool = self.writable().map(Arc::downgrade);
         move || {
@@ -98,7 +98,7 @@ impl Contents {
         }
     }
 
-    /// Lets go of a pool that nobody uses.
+    /// Exports an unused pool.
     pub(super) fn release(self) {
         if let Self::Writing(pool, _) = self
             && let Some(pool) = Arc::into_inner(pool)
@@ -108,7 +108,7 @@ impl Contents {
         }
     }
 
-    /// The pool as it is now.
+    /// The current state of the pool.
     pub(super) fn view(&self) -> Result<Pool, PoolError> {
         match self {
             Self::Reading(service) => Ok(service.pool().clone()),
@@ -116,7 +116,7 @@ impl Contents {
         }
     }
 
-    /// Its datasets as they are now.
+    /// Its current datasets.
     pub(super) fn datasets(&self) -> Result<DatasetTree, DatasetError> {
         match self {
             Self::Reading(service) => Ok(service.pool().datasets().clone()),
@@ -139,8 +139,8 @@ impl Contents {
     }
 }
 
-/// The file systems of a pool and what decides about their mounts; what was not received to its end
-/// is none of them.
+/// The file systems of a pool with the properties that decide about their mounts; partially
+/// received ones are left out.
 pub(super) fn candidates(datasets: &DatasetTree) -> Result<Vec<Candidate>, DatasetError> {
     let mut candidates = Vec::new();
     for dataset in datasets.root()?.descendants()? {

@@ -1,4 +1,4 @@
-//! A mounted file system, with those that share its mount.
+//! A mounted file system, and those that share its mount.
 
 use super::plan::{PlannedMount, Site};
 use super::still_mounted::refusal;
@@ -24,14 +24,14 @@ pub(super) struct Graft {
 #[derive(Debug)]
 pub(super) struct DatasetMount {
     pub(super) dataset: String,
-    /// Where it was planned to be; where it is, without links, the mount knows.
+    /// Its planned place; the mount knows its real one, without links.
     pub(super) mountpoint: PathBuf,
     pub(super) mount: Mount,
-    /// What it does not let happen.
+    /// The operations that it forbids.
     pub(super) restrictions: Restrictions,
-    /// Who has said where it goes.
+    /// The origin of its place.
     pub(super) site: Site,
-    /// What it does otherwise than properties say.
+    /// Its temporary options.
     pub(super) temporary: Temporary,
     /// Those that share the mount; those above come before those below.
     pub(super) grafted: Vec<Graft>,
@@ -40,7 +40,7 @@ pub(super) struct DatasetMount {
 }
 
 impl DatasetMount {
-    /// The file systems that it has.
+    /// Its file systems.
     pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
         let grafted = self.grafted.iter().map(|graft| graft.dataset.as_str());
         std::iter::once(self.dataset.as_str()).chain(grafted)
@@ -52,7 +52,7 @@ impl DatasetMount {
         std::iter::once((self.dataset.as_str(), self.temporary)).chain(grafted)
     }
 
-    /// What was planned for them. They hide already what they would hide.
+    /// Their plans. They already hide the contents of their directories.
     pub(super) fn plans(&self) -> Vec<PlannedMount> {
         let (site, temporary, place) = (self.site, self.temporary, self.mountpoint.clone());
         let own = PlannedMount::new(self.dataset.clone(), place, CoveredContents::Hidden);
@@ -61,7 +61,7 @@ impl DatasetMount {
         std::iter::once(own).chain(grafted).collect()
     }
 
-    /// Where in it one of its file systems is, and what that does otherwise than properties say.
+    /// The place of one of its file systems within it, and its temporary options.
     pub(super) fn place_of(&self, dataset: &str) -> Option<(&Path, Temporary)> {
         if self.dataset == dataset {
             return Some((Path::new(""), self.temporary));
@@ -74,7 +74,7 @@ impl DatasetMount {
         self.mount.directory().to_owned()
     }
 
-    /// Its file systems, and where they are.
+    /// Its file systems with their directories.
     pub(super) fn places(&self) -> impl Iterator<Item = (&str, PathBuf)> {
         let grafted = self.grafted.iter();
         let grafted =
@@ -93,10 +93,10 @@ impl DatasetMount {
         }
     }
 
-    /// Has it let other things happen than so far, also while it is in use.
+    /// Changes its restrictions, even while it is in use.
     pub(super) fn restrict(&mut self, restrictions: Restrictions) -> Result<(), MountError> {
         match self.mount.restrict(restrictions) {
-            // The system refuses it to ordinary users even if nothing changes.
+            // The system refuses this to ordinary users even without a change.
             Err(_) if self.restrictions == restrictions => {}
             restricted => restricted?,
         }
@@ -104,7 +104,7 @@ impl DatasetMount {
         Ok(())
     }
 
-    /// Adds a file system to those that share it, which goes on being used.
+    /// Adds a file system to the shared mount, which remains in use.
     pub(super) fn graft(&mut self, plan: &PlannedMount, nested: Nested) -> Result<(), MountError> {
         let path = nested.path.clone();
         self.mount.graft(nested)?;
@@ -114,8 +114,7 @@ impl DatasetMount {
         Ok(())
     }
 
-    /// Takes away what shares it in directories of which something is so, the deepest first, until
-    /// one is in use.
+    /// Removes grafts in matching directories, the deepest first, until one is in use.
     pub(super) fn ungraft_those(
         &mut self,
         which: impl Fn(&Path) -> bool,
@@ -141,8 +140,7 @@ impl DatasetMount {
         Ok(())
     }
 
-    /// Takes one of those away that share it, unless it is in use; answers where it was planned to
-    /// be.
+    /// Removes a graft, unless it is in use; returns its plan.
     pub(super) fn ungraft(&mut self, graft: usize) -> Result<Option<PlannedMount>, Refusal> {
         let Some(Graft { path, .. }) = self.grafted.get(graft) else { return Ok(None) };
         self.mount.ungraft(path).map_err(|error| refusal(&error))?;
@@ -157,8 +155,7 @@ impl DatasetMount {
         PlannedMount { temporary, shared: Some(self.mountpoint.clone()), ..plan }
     }
 
-    /// Whether somebody else has unmounted it. If nobody knows what is mounted it has to have
-    /// ended.
+    /// Whether it was unmounted from outside. Without the mount table it must have ended.
     pub(super) fn was_unmounted(&self, mounts: Option<&SystemMounts>) -> bool {
         match mounts {
             Some(mounts) => self.mount.was_unmounted(mounts),

@@ -1,17 +1,17 @@
-//! Images that somebody removes while their pool is open.
+//! Images that are deleted while their pool is open.
 
 use rzfs::WritablePool;
 use rzfs_blockdev::without_controls;
 use std::fmt;
 
-/// An image that has no name any more, and that its pool needs. The pool goes on with it, and it is
-/// gone with the process.
+/// An image that has no name any more, and that its pool needs. The pool goes on using it, and it
+/// disappears with the process.
 #[derive(Debug)]
 pub(super) struct DeletedImage(String);
 
 impl DeletedImage {
-    /// The first one of a pool. Those that it can do without are given up. What was written so far is
-    /// in the image afterwards, unless the pool is suspended.
+    /// The first deleted image that a pool needs; dispensable ones are given up. Data written so
+    /// far are in the image afterwards, unless the pool is suspended.
     pub(super) fn of(pool: &WritablePool) -> Option<Self> {
         let vdevs = pool.live().vdevs();
         let leaf = vdevs.give_up_deleted()?;
@@ -20,7 +20,7 @@ impl DeletedImage {
         {
             tracing::warn!(%error, "a deleted image lacks what was written last");
         }
-        // Lines of its own are not a name's to begin.
+        // A name must not start lines of its own.
         let shown = without_controls(leaf.name().as_bytes(), b"");
         Some(Self(String::from_utf8_lossy(&shown).into_owned()))
     }

@@ -1,4 +1,4 @@
-//! Letting go of a pool.
+//! Closing a pool.
 
 use super::change::ByPath;
 use super::contents::Contents;
@@ -13,11 +13,11 @@ use rzfs_dsl::live::Event;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long somebody may still use a pool that is about to be exported.
+/// How long a pool may remain in use when it is about to be exported.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Open {
-    /// Refuses an end that would be written where nothing is.
+    /// Refuses an end that would have to write to a read-only pool.
     pub(super) fn check_manner(&self, manner: Disposition) -> Result<(), Refusal> {
         match manner {
             Disposition::Release => Ok(()),
@@ -25,7 +25,7 @@ impl Open {
         }
     }
 
-    /// Refuses an end that would wait for devices of a suspended pool, unless it is forced.
+    /// Refuses an end that would wait for the devices of a suspended pool, unless it is forced.
     pub(super) fn check_devices(&self, ending: &Ending) -> Result<(), Refusal> {
         match self.is_suspended() && !ending.force {
             true => Err(not_ended(ending.manner, &self.name(), SUSPENDED)),
@@ -33,8 +33,8 @@ impl Open {
         }
     }
 
-    /// Refuses to let go of a pool that is sent, or that receives, unless that is broken off. Nothing of
-    /// the kind begins as long as somebody has what this answers.
+    /// Refuses to close a pool with passing streams, unless these are broken off. No stream begins
+    /// while the result is held.
     pub(super) fn close_passages(&self, ending: &Ending) -> Result<Closed, Refusal> {
         if ending.force {
             return Ok(self.passages.break_off());
@@ -45,14 +45,14 @@ impl Open {
         })
     }
 
-    /// Has nobody wait for devices as long as an end that is forced goes on: if they have not been
-    /// mended, what was not written is lost.
+    /// Stops waits for devices during a forced end: if they are not mended, unwritten data are
+    /// lost.
     pub(super) fn relieve(&self, ending: &Ending) -> Option<Relief> {
         let pool = self.contents.writable().filter(|_| ending.force)?;
         Some(Relief::begin(pool, Arc::new(ByPath::outside_of(self))))
     }
 
-    /// Refuses to let go of images that would vanish with what is written in them.
+    /// Refuses to close images that would vanish with their data.
     pub(super) fn check_images(&self, ending: &Ending) -> Result<(), Refusal> {
         let Some(pool) = self.contents.writable() else { return Ok(()) };
         match (ending.manner, DeletedImage::of(pool)) {
@@ -63,26 +63,26 @@ impl Open {
         }
     }
 
-    /// Writes what is not written yet, for as long as the pool can still be kept if that fails.
+    /// Writes all pending data while the pool can still be kept if that fails.
     pub(super) fn write_everything(&self, manner: Disposition) -> Result<(), Refusal> {
         let Some(pool) = self.contents.writable() else { return Ok(()) };
         match pool.sync() {
             Err(_) if pool.live().is_suspended() => Err(not_ended(manner, pool.name(), SUSPENDED)),
-            // A pool that has failed for good is let go of.
+            // A pool that has failed for good is closed.
             _ => Ok(()),
         }
     }
 
-    /// Lets go of the pool.
+    /// Closes the pool.
     pub(super) fn close(self, Ending { manner, command, .. }: Ending) -> Result<(), Refusal> {
         let Contents::Writing(mut pool, _) = self.contents else { return Ok(()) };
         if let Some((line, user)) = command {
-            // A pool that is suspended cannot be let go of in order either, which is told below.
+            // A suspended pool cannot be closed in order either, which is reported below.
             let _ = pool.live().log(Event::Command { line, user });
         }
         let name = pool.name().to_owned();
         let start = Instant::now();
-        // Somebody may be looking a snapshot up.
+        // A lookup of a snapshot may be under way.
         let pool = loop {
             match Arc::try_unwrap(pool) {
                 Ok(pool) => break pool,
@@ -99,7 +99,7 @@ impl Open {
     }
 }
 
-/// A pool that is let go of, but not as it was to be.
+/// The refusal for a pool that was closed, but not in order.
 pub(super) fn given_up(manner: Disposition, pool: &str, reason: &str) -> Refusal {
     Refusal::new(format!(
         "the pool '{pool}' was let go of but not {}, and what was not written is lost: {reason}\n\
@@ -108,12 +108,12 @@ pub(super) fn given_up(manner: Disposition, pool: &str, reason: &str) -> Refusal
     ))
 }
 
-/// A pool that stays.
+/// The refusal for a pool that stays open.
 pub(super) fn not_ended(manner: Disposition, pool: &str, reason: &str) -> Refusal {
     Refusal::new(format!("cannot {} '{pool}': {reason}", manner.verb()))
 }
 
-/// A pool that stays, as somebody has a file system of it whose mount has ended here.
+/// The refusal for a pool that stays open as an ended mount of it is still in use elsewhere.
 pub(super) fn had_elsewhere(manner: Disposition, pool: &str) -> Refusal {
     let Refusal { message, .. } = not_ended(manner, pool, "pool is busy");
     let verb = manner.verb();

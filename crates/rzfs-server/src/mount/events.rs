@@ -1,4 +1,4 @@
-//! What happened to a pool since it was opened (spec 09, section 2.7).
+//! Events of a pool since it was opened (spec 09, section 2.7).
 
 use crate::protocol::{EventDetail, EventReport};
 use rzfs_vdev::Vdev;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Events that are kept (`zfs_zevent_len_max`); older ones are forgotten.
+/// Number of events kept (`zfs_zevent_len_max`); older ones are dropped.
 const KEPT: usize = 512;
 
 /// The last events of a pool.
@@ -72,7 +72,7 @@ impl Events {
         self.ring().events.iter().cloned().collect()
     }
 
-    /// Forgets them; tells how many.
+    /// Drops them; returns their number.
     pub(super) fn clear(&self) -> u64 {
         std::mem::take(&mut self.ring().events).len() as u64
     }

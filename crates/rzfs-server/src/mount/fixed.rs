@@ -1,11 +1,11 @@
-//! The file systems of a pool that is only read, for those who ask what is done to them.
+//! The file systems of a read-only pool, for statistics.
 
 use crate::protocol::ObjsetName;
 use rzfs_dsl::dataset::{Dataset, ObjsetStats};
 use rzfs_zpl::FileSystem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// File systems that are only read, as long as somebody has them.
+/// File systems of a read-only pool, as long as they are in use.
 #[derive(Debug, Default)]
 pub(super) struct FixedFileSystems(Mutex<Known>);
 
@@ -23,7 +23,7 @@ impl FixedFileSystems {
         all.push((name, Arc::downgrade(files)));
     }
 
-    /// What was counted about them.
+    /// Their counters.
     pub(super) fn stats(&self) -> Vec<(ObjsetName, ObjsetStats)> {
         let stats = |(name, files): &(ObjsetName, Weak<FileSystem>)| {
             Some((name.clone(), files.upgrade()?.stats()))

@@ -1,20 +1,20 @@
-//! Mounts that have ended here, and that somebody still has.
+//! Mounts that have ended here, but are still in use.
 
 use rzfs_fuse::{MadeDirectory, Mount};
 use rzfs_zpl::live::LiveFileSystem;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-/// A mount that has ended here, and that somebody still has: who was in it when it was detached, a
-/// bind mount, another namespace. Or the last changes made through it are still being written.
+/// A mount that has ended here, but is still in use: by processes that were in it when it was
+/// detached, a bind mount, another namespace. Or its last changes are still being written.
 #[derive(Debug)]
 pub(super) struct LeftBehind {
     pub(super) mount: Option<Mount>,
     pub(super) directory: PathBuf,
-    /// The directory if it was made for the mount. It goes last: with it, what is mounted there in
-    /// other namespaces would go, too.
+    /// The directory if it was made for the mount. It is removed last: this would also detach
+    /// mounts on it in other namespaces.
     pub(super) made: Option<MadeDirectory>,
-    /// The file systems in it that change.
+    /// Its live file systems.
     pub(super) files: Vec<Weak<LiveFileSystem>>,
 }
 
@@ -23,7 +23,7 @@ impl LeftBehind {
         self.files.iter().any(|one| std::ptr::eq(one.as_ptr(), Arc::as_ptr(files)))
     }
 
-    /// Whether somebody can still change this file system through it.
+    /// Whether this file system can still be changed through it.
     pub(super) fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
         self.had(files) && self.is_reachable()
     }

@@ -1,24 +1,24 @@
-//! Threads that look at devices, which may not answer.
+//! Threads that inspect possibly unresponsive devices.
 
 use std::sync::Arc;
 
-/// Who looks at the devices of a pool at the same time: each has a reference.
+/// The concurrent inspections of a pool's devices: each holds a reference.
 #[derive(Debug, Default)]
 pub(super) struct Inspectors(Arc<()>);
 
-/// Why nobody looks.
+/// Why no inspection was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotStarted {
-    /// As many do already as are of use: devices that do not answer them answer nobody.
+    /// Enough are running: devices that do not answer these answer no others.
     Many,
-    /// The system has no thread for it.
+    /// The system cannot start a thread.
     NoThread,
 }
 
 impl Inspectors {
     const MOST: usize = 16;
 
-    /// Has a thread look that nobody waits for.
+    /// Starts an inspection on a thread that is not waited for.
     pub(super) fn start(&self, look: impl FnOnce() + Send + 'static) -> Result<(), NotStarted> {
         let place = Arc::clone(&self.0);
         if self.count() > Self::MOST {

@@ -1,4 +1,4 @@
-//! A pool that this process has open, and its mounts.
+//! An open pool and its mounts.
 
 use super::change::{self, Arrivals, Ended, EndedArrival};
 use super::contents::{Contents, Lifetime};
@@ -25,29 +25,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Why no stream begins.
+/// Why no stream can begin.
 const ABOUT_TO_GO: &str = "somebody is exporting or destroying the pool";
 
-/// A pool that this process has open.
+/// An open pool.
 ///
-/// Requests that take long (they unmount, or wait for a device) hold nothing that others need:
-/// whoever asks for the state of the pool, has it go on, or ends it, does not wait for them.
+/// Long requests (unmounts, waits for a device) hold no lock that others need: requests that query
+/// the pool's state, resume it, or end it, do not wait for them.
 #[derive(Debug)]
 pub(super) struct MountedPool {
     name: String,
     completeness: Completeness,
-    /// Those of all its mounts, whoever changes them, or ends them, at this moment.
+    /// The connections of all its mounts, even while these are being changed or ended.
     connections: Connections,
-    /// Nothing when it is closed, or about to be. Locked for a moment only.
+    /// `None` when it is closed, or about to be. Locked only briefly.
     open: Mutex<Option<Arc<Open>>>,
-    /// Held by whoever ends it.
+    /// Held while it is being ended.
     ending: Mutex<()>,
     is_over: AtomicBool,
 }
 
 impl MountedPool {
-    /// Mounts what is planned. The starter hears of what cannot be mounted; if that is everything
-    /// and nothing else keeps the pool, it is an error.
+    /// Makes the planned mounts. The starter is notified of failures; if all fail and nothing else
+    /// keeps the pool open, that is an error.
     pub(super) fn mount(
         contents: Contents,
         planned: &Plans,
@@ -99,12 +99,12 @@ impl MountedPool {
         attended.map(|()| this)
     }
 
-    /// Whether everything is mounted that was planned.
+    /// Whether everything planned is mounted.
     pub(super) const fn completeness(&self) -> Completeness {
         self.completeness
     }
 
-    /// Notes an event.
+    /// Records an event.
     pub(super) fn note(&self, name: &str) {
         if let Some(open) = self.current() {
             open.events.note(name, []);
@@ -115,12 +115,12 @@ impl MountedPool {
         locked(&self.open).clone()
     }
 
-    /// Ends all mounts, and tells what was where; nothing when the pool is let go of already.
+    /// Ends all mounts, and returns the former ones; `None` if the pool is closed already.
     fn end_mounts(&self, ending: &Ending) -> Result<Option<Ended>, Refusal> {
         let Some(open) = self.current() else { return Ok(None) };
         open.check_devices(ending)?;
         if !ending.force {
-            // What is refused now has changed nothing.
+            // A refusal at this point has changed nothing.
             open.write_everything(ending.manner)?;
         }
         let in_use = if ending.force { InUse::Detach } else { InUse::Refuse };
@@ -132,7 +132,7 @@ impl MountedPool {
         self.current().map_or(Ok(()), |open| open.write_everything(manner))
     }
 
-    /// Receives what comes; tells what could not be mounted at last. Nothing if the pool is let go of
+    /// Receives all streams; returns complaints about failed mounts. `None` if the pool is closed
     /// meanwhile.
     fn receive_all(
         &self,
@@ -154,7 +154,7 @@ impl MountedPool {
             return Some(Err(refusal));
         }
         let received = self.receive_streams(&mut arrivals, request, line)?;
-        // There may be room now for what there was none before.
+        // There may be room now for renames that failed before.
         let adjusted = adjust(&arrivals)?;
         let open = self.current()?;
         let _kept = open.mounter().keep();
@@ -194,13 +194,13 @@ impl MountedPool {
                 }
             }
             if line.say(&Answer::Received { bytes, complaints, warnings }).is_err() {
-                // Nobody is there who would send more.
+                // The client is gone and sends no more.
                 return Some(Ok(()));
             }
         }
     }
 
-    /// Mounts again what has ended for something that is refused.
+    /// Restores the mounts that were ended for a refused operation.
     fn taken_back(&self, ended: Vec<PlannedMount>, refusal: Refusal) -> Refusal {
         match self.current() {
             Some(open) => change::taken_back(&open, ended, refusal),
@@ -208,8 +208,7 @@ impl MountedPool {
         }
     }
 
-    /// As [`MountedPool::take`]; if somebody does not let go of the pool everything is written at
-    /// least.
+    /// As [`MountedPool::take`]; if the pool stays in use, at least everything is written.
     fn take_or_write(&self, manner: Disposition) -> Result<Option<Open>, Refusal> {
         let taken = self.take(manner);
         if taken.is_err() {
@@ -218,7 +217,7 @@ impl MountedPool {
         taken
     }
 
-    /// Takes the pool from all who answer for it, and waits for those who do at this moment.
+    /// Takes the pool away from new requests, and waits for the current ones.
     fn take(&self, manner: Disposition) -> Result<Option<Open>, Refusal> {
         let Some(mut open) = locked(&self.open).take() else { return Ok(None) };
         let start = Instant::now();
@@ -237,7 +236,7 @@ impl MountedPool {
     }
 }
 
-/// How a pool has ended of which mounts stay that nobody serves any more.
+/// The result of an end with mounts that stay without a server.
 fn with_stuck(ended: Result<(), Refusal>, stuck: Vec<String>) -> Result<(), Refusal> {
     if stuck.is_empty() {
         return ended;
@@ -246,8 +245,8 @@ fn with_stuck(ended: Result<(), Refusal>, stuck: Vec<String>) -> Result<(), Refu
     Err(Refusal::new(lines.join("\n")))
 }
 
-/// Takes mounts away that a process has left which had the pool before and was killed: whoever gets
-/// there is told "Transport endpoint is not connected".
+/// Detaches mounts left by a killed process that had the pool: accesses to them fail with
+/// "Transport endpoint is not connected".
 pub(super) fn clear_dead_mounts(pool: &str) {
     let is_own = |source: &str, _: &Path| {
         let rest = source.strip_prefix(pool);
@@ -290,7 +289,7 @@ impl Mounted for MountedPool {
             return Some(Answer::Failed(refusal("cannot send", ABOUT_TO_GO)));
         };
         let sending = open.sending(request);
-        // Whoever takes the pool away does not wait for it.
+        // An end of the pool does not wait for it.
         drop(open);
         Some(match sending {
             Ok(sending) => sending.write_to(to),
@@ -337,7 +336,7 @@ impl Mounted for MountedPool {
             open.check_devices(&ending)?;
             _closed = Some(open.close_passages(&ending)?);
         }
-        // Whoever is ending it already may wait for its devices, or do so later.
+        // A concurrent end may be waiting for its devices, or do so later.
         let _relief = open.and_then(|open| open.relieve(&ending));
         let _turn = locked(&self.ending);
         // Mounts may be made again.
@@ -354,10 +353,10 @@ impl Mounted for MountedPool {
             true => self.take_or_write(ending.manner),
             false => self.write_everything(ending.manner).and_then(|()| self.take(ending.manner)),
         };
-        // Who forces it does not wait for those who do not come to an end.
+        // A forced end does not wait for requests that do not finish.
         self.is_over.store(taken.is_ok() || ending.force, Ordering::Release);
         if ending.force {
-            // What is refused from now on does not keep the process.
+            // Errors from now on do not keep the process.
             let kept = self.current();
             let open = taken.as_ref().ok().and_then(Option::as_ref).or(kept.as_deref());
             if let Some(open) = open {
@@ -370,7 +369,7 @@ impl Mounted for MountedPool {
                 let forced = forced.map(|open| open.name());
                 let closed = open.map_or(Ok(()), |open| open.close(ending));
                 if let Some(name) = forced {
-                    // What others had mounted in one whose connection was aborted kept it.
+                    // Foreign mounts in an aborted one kept it.
                     clear_dead_mounts(&name);
                 }
                 with_stuck(closed, stuck)
@@ -390,11 +389,11 @@ impl Mounted for MountedPool {
 
     fn give_up(&self, manner: Disposition) -> Refusal {
         self.is_over.store(true, Ordering::Release);
-        // Threads that wait for a device in the kernel would keep them after the end of the process.
+        // Threads blocked on a device in the kernel would keep them after the end of the process.
         rzfs_fuse::abandon_mounts(&self.connections).unwrap_or_else(|error| {
             tracing::warn!(%error, "mounts stay that nobody serves");
         });
-        // Those that somebody else had cut off before.
+        // Those that were aborted from outside before.
         clear_dead_mounts(&self.name);
         given_up(manner, &self.name, "its devices do not answer")
     }

@@ -1,4 +1,4 @@
-//! Making the mounts of a pool.
+//! Makes the mounts of a pool.
 
 mod restrictions;
 
@@ -30,41 +30,40 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// The environment variable with the device that keeps processors awake while many requests come,
-/// in place of [`LATENCY_DEVICE`]; an empty one lets them sleep.
+/// The environment variable that overrides [`LATENCY_DEVICE`], the device that keeps processors
+/// awake under load; if empty they may sleep.
 const LATENCY_VARIABLE: &str = "RZFS_LATENCY_DEVICE";
 
-/// The property that has opening files checked, with the value `checked`: the kernel asks before
-/// every file is opened, or before none.
+/// The property that enables checks on open, with the value `checked`: the kernel asks before every
+/// open, or before none.
 pub(super) const OPEN_PROPERTY: &str = "rzfs:open";
 
-/// How long to wait for the removal of a directory that is to be mounted on again.
+/// How long to wait for the removal of a directory that will be mounted on again.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A file system and where it goes.
+/// A file system with its plan.
 pub(super) type Planned = (Dataset, PlannedMount);
 
-/// What is to be mounted.
+/// The mounts to be made.
 pub(super) struct Plans {
     pub(super) mounts: Vec<Planned>,
-    /// Whether that is all that was asked for.
+    /// Whether these are all that were requested.
     pub(super) completeness: Completeness,
 }
 
-/// How file systems get into others.
+/// How file systems are nested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Nesting {
-    /// Each has a mount of its own.
+    /// Each has its own mount.
     Mounts,
-    /// They share the mount of the outermost.
+    /// They share the outermost one's mount.
     Grafts,
 }
 
 impl Nesting {
-    /// Only root can mount on any mount. `fusermount3` acts for its user with the rights of root,
-    /// whom the kernel keeps out of a mount that is closed to all but its owner; and it mounts on
-    /// nothing that this user may not write, so neither in a file system that is read-only nor on
-    /// directories of others.
+    /// Only root can mount on any mount. `fusermount3` acts for its user as root, whom the kernel
+    /// keeps out of a mount closed to all but its owner; and it only mounts where this user may
+    /// write, so neither in a read-only file system nor on directories of others.
     fn possible() -> Self {
         match rustix::process::geteuid().is_root() {
             true => Self::Mounts,
@@ -73,7 +72,7 @@ impl Nesting {
     }
 }
 
-/// What all mounts of a pool share.
+/// The common state of all mounts of a pool.
 #[derive(Debug)]
 pub(super) struct Mounter {
     pool_version: u64,
@@ -87,9 +86,9 @@ pub(super) struct Mounter {
     placement: Placement,
     lifetime: Lifetime,
     nesting: Nesting,
-    /// Those of all mounts that it has made.
+    /// The connections of all mounts that it has made.
     connections: Connections,
-    /// Those of a pool that is only read.
+    /// The file systems of a read-only pool.
     fixed: FixedFileSystems,
     while_mounted: Weak<dyn Any + Send + Sync>,
 }
@@ -124,7 +123,7 @@ impl Mounter {
         })
     }
 
-    /// The file systems of a pool that is only read.
+    /// The file systems of a read-only pool.
     pub(super) const fn fixed(&self) -> &FixedFileSystems {
         &self.fixed
     }
@@ -133,7 +132,7 @@ impl Mounter {
         &self.placement
     }
 
-    /// What its mounts do otherwise than properties say, unless somebody says more.
+    /// The default temporary options of its mounts.
     pub(super) const fn temporary(&self) -> Temporary {
         self.options.temporary
     }
@@ -144,8 +143,8 @@ impl Mounter {
         pool.is_some_and(|pool| pool.live().is_suspended())
     }
 
-    /// What keeps the process while mounts come and go: the last one may be ended to be made again
-    /// with others in it.
+    /// A token that keeps the process alive while mounts come and go: the last one may be ended to
+    /// be remade with others in it.
     pub(super) fn keep(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.while_mounted.upgrade()
     }
@@ -159,8 +158,7 @@ impl Mounter {
         self.nesting
     }
 
-    /// Mounts what is planned, in order, besides what is mounted already. What cannot be mounted is
-    /// told.
+    /// Makes planned mounts in order, besides the existing ones. Returns the failures.
     pub(super) fn mount_all(&self, planned: &[Planned], table: &mut MountTable) -> Vec<NotMounted> {
         let (planned, among_snapshots): (Vec<_>, Vec<_>) =
             planned.iter().partition(|(_, plan)| !self.is_among_snapshots(plan));
@@ -173,7 +171,7 @@ impl Mounter {
         let mut new: Vec<&PlannedMount> = Vec::new();
         for &one in &planned {
             if self.nesting == Nesting::Grafts {
-                // It was mounted with the one that it is in, or not at all.
+                // It was mounted with its parent, or not at all.
                 if new.iter().any(|outer| outer.surrounds(&one.1)) {
                     continue;
                 }
@@ -208,8 +206,8 @@ impl Mounter {
             .any(|component| component.as_os_str().as_encoded_bytes() == CONTROL_NAME)
     }
 
-    /// Mounts a file system; `inside` are those that go below it. What cannot be grafted is added
-    /// to `failures`. The directory is removed again if it was made for nothing.
+    /// Mounts a file system; `inside` are the ones to go below it. Grafts that fail are added to
+    /// `failures`. The directory is removed again if it was made in vain.
     fn mount(
         &self,
         planned: &Planned,
@@ -236,7 +234,7 @@ impl Mounter {
         mounted
     }
 
-    /// The same in a directory that is held open.
+    /// The same on a directory that is held open.
     fn mount_at(
         &self,
         place: &MountPlace,
@@ -271,7 +269,7 @@ impl Mounter {
         };
         let (mut grafted, mut reports) = (Vec::new(), Vec::new());
         match self.nesting {
-            // In a file system that can be changed the directories are made.
+            // In a writable file system the directories are created.
             Nesting::Mounts if is_changed => {}
             Nesting::Mounts => options.mount_points = next_below(plan, &inside),
             Nesting::Grafts => {
@@ -298,11 +296,10 @@ impl Mounter {
         }
         let is_left = file_system.live().is_some_and(|live| table.is_left_with(live));
         if self.nesting == Nesting::Mounts && is_left && self.is_suspended() {
-            // It may have to be written first.
+            // It may need writing first.
             return Err(NotMounted::as_of(name)(SUSPENDED));
         }
-        // Also for reading only: what is only read today may be changed tomorrow, in a mount that
-        // goes on.
+        // Even for read-only use: it may become writable later, in a mount that stays.
         let again = match (self.nesting, file_system.live()) {
             (Nesting::Mounts, Some(_)) => table.attach_again(&file_system, place, &options),
             _ => None,
@@ -313,7 +310,7 @@ impl Mounter {
                 let files = file_system.clone();
                 let made = Mount::with_nested(file_system, control, grafted, place, &options)
                     .map_err(NotMounted::as_of(name))?;
-                // Only now: who cannot have it here does not take it from others.
+                // Only now: if it fails here others keep it.
                 table.cut_off_others(&files, &options);
                 made
             }
@@ -336,11 +333,10 @@ impl Mounter {
         })
     }
 
-    /// The directory to mount at.
+    /// The directory to mount on.
     ///
-    /// Whoever imports a pool trusts what it says of mount points, but nobody trusts what is in its
-    /// file systems: from a mount on, and below a directory that the user has named, no links are
-    /// followed.
+    /// Importing a pool implies trust in its mount points, but not in the contents of its file
+    /// systems: within mounts, and below a directory named by the user, no links are followed.
     fn place(&self, plan: &PlannedMount, table: &MountTable) -> Result<MountPlace, PlaceError> {
         let outside = || PlaceError::Outside(plan.mountpoint.clone());
         let below = |above: &Path| plan.mountpoint.strip_prefix(above).map_err(|_| outside());
@@ -361,8 +357,7 @@ impl Mounter {
         MountPlace::within(base.path(), below)
     }
 
-    /// Whether a file system can share a mount that there is, without the kernel's part of it being
-    /// made anew.
+    /// Whether a file system can share an existing mount without changing the mount's options.
     pub(super) fn fits(&self, (dataset, plan): &Planned, outer: &DatasetMount) -> bool {
         let is = |property, value| dataset.text(property).is_ok_and(|text| text == value);
         let opens_fit =
@@ -379,7 +374,7 @@ impl Mounter {
             && outer.mount.fits_lists(is(DatasetProperty::AclType, "posix"))
     }
 
-    /// Adds a file system to a mount that there is.
+    /// Adds a file system to an existing mount.
     fn add(&self, (dataset, plan): &Planned, outer: &mut DatasetMount) -> Result<(), NotMounted> {
         let nested = self.nested(dataset, plan, &outer.mountpoint)?;
         outer.graft(plan, nested).map_err(|error| {
@@ -387,7 +382,7 @@ impl Mounter {
         })
     }
 
-    /// A file system that goes into the mount of another one.
+    /// A file system to be nested in another one's mount.
     fn nested(
         &self,
         dataset: &Dataset,
@@ -402,7 +397,7 @@ impl Mounter {
         Ok(Nested { path, file_system, control, underneath: plan.underneath })
     }
 
-    /// Opens a file system as its mount has it, with its `.zfs` unless it is a snapshot.
+    /// Opens a file system for its mount, with its `.zfs` unless it is a snapshot.
     pub(super) fn open(
         &self,
         dataset: &Dataset,
@@ -442,13 +437,13 @@ impl Mounter {
     }
 }
 
-/// Whether opening files of a file system is checked.
+/// Whether opens in a file system are checked.
 fn opens_checked(dataset: &Dataset) -> Result<bool, DatasetError> {
     let value = dataset.user_property(OPEN_PROPERTY)?.value;
     Ok(matches!(value, Some(PropertyValue::Text(word)) if word == "checked"))
 }
 
-/// Whether opening files of a file system is checked, or of those that share its mount.
+/// Whether opens are checked in a file system or those that share its mount.
 fn opens(dataset: &Dataset, inside: &[&Planned]) -> Result<Opens, DatasetError> {
     for one in std::iter::once(dataset).chain(inside.iter().map(|(dataset, _)| dataset)) {
         if opens_checked(one)? {
@@ -458,7 +453,7 @@ fn opens(dataset: &Dataset, inside: &[&Planned]) -> Result<Opens, DatasetError> 
     Ok(Opens::Unasked)
 }
 
-/// Where below a mount the next mounts are: relative paths.
+/// The places of the next mounts below a mount: relative paths.
 fn next_below(outer: &PlannedMount, inside: &[&Planned]) -> Vec<PathBuf> {
     let is_next = |one: &&&Planned| !inside.iter().any(|between| between.1.surrounds(&one.1));
     let paths = inside.iter().filter(is_next).map(|one| one.1.mountpoint.as_path());
@@ -466,7 +461,7 @@ fn next_below(outer: &PlannedMount, inside: &[&Planned]) -> Vec<PathBuf> {
     relative.map(Path::to_owned).collect()
 }
 
-/// What keeps processors awake while many requests come, if this user may do that.
+/// Keeps processors awake under load, if this user may do that.
 fn wakefulness() -> Option<Arc<Wakefulness>> {
     let device = std::env::var_os(LATENCY_VARIABLE).unwrap_or_else(|| LATENCY_DEVICE.into());
     if device.is_empty() {

@@ -1,4 +1,4 @@
-//! A pool that this process has open, with its mounts.
+//! An open pool with its mounts.
 
 use super::contents::{Contents, candidates};
 use super::events::Events;
@@ -25,7 +25,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, mpsc};
 use std::time::Duration;
 
-/// How long devices may take to say how their pool is: less than whoever asks all pools waits.
+/// How long devices may take for a report: less than a client that queries all pools waits.
 const REPORT_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -33,28 +33,27 @@ pub(super) struct Open {
     pub(super) contents: Contents,
     mounter: Mounter,
     mounts: Mutex<MountTable>,
-    /// The mounts as they were when nobody was changing them.
+    /// The mounts as of the last completed change.
     reports: Mutex<Vec<MountReport>>,
-    /// What `zpool set cachefile` says.
+    /// The value of `zpool set cachefile`.
     cache_file: Mutex<Option<CacheFile>>,
-    /// What could last be said of a pool that is written: all that is known of it when its devices
-    /// fail.
+    /// The last report of a writable pool: all that is known when its devices fail.
     last_report: Mutex<Option<PoolReport>>,
     lookers: Inspectors,
     pub(super) passages: Passages,
     pub(super) events: Arc<Events>,
-    /// What makes the process go on without mounts.
+    /// Keeps the process alive without mounts.
     _stays: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What becomes of writers of a pool that does not write: it waits for its devices, or has failed
-/// for good.
+/// The fate of writers of a pool that cannot write: it waits for its devices, or has failed for
+/// good.
 fn fail_mode(pool: &WritablePool) -> Option<FailMode> {
     let is_suspended = pool.live().is_suspended() || pool.live().failure().is_some();
     is_suspended.then(|| pool.live().fail_mode())
 }
 
-/// How many files of a file system have been removed and will be freed while it is in use.
+/// The number of removed files of a file system that are not freed as it is in use.
 fn unfreed_files(pool: &WritablePool, name: &str) -> Result<u64, Refusal> {
     let datasets = pool.live().dataset_tree().map_err(|error| Refusal::new(error.to_string()))?;
     let dataset = service::file_system(&datasets, name)?;
@@ -64,13 +63,12 @@ fn unfreed_files(pool: &WritablePool, name: &str) -> Result<u64, Refusal> {
     })
 }
 
-/// Why a pool that is open for reading is not changed. Whoever is told has to be told as well what
-/// was refused.
+/// Why a pool open for reading is not changed. The message must name the refused operation as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("pool is read-only")]
 pub(super) struct ReadOnly;
 
-/// The mounts of a pool, to be changed.
+/// The mounts of a pool, locked for changes.
 pub(super) struct Table<'a> {
     table: MutexGuard<'a, MountTable>,
     reports: &'a Mutex<Vec<MountReport>>,
@@ -97,7 +95,7 @@ impl Drop for Table<'_> {
 }
 
 impl Open {
-    /// A pool with its mounts; `stays` makes the process go on without mounts.
+    /// A pool with its mounts; `stays` keeps the process alive without mounts.
     pub(super) fn new(
         contents: Contents,
         (mounter, table): (Mounter, MountTable),
@@ -118,14 +116,14 @@ impl Open {
             _stays: stays,
         });
         if open.contents.writable().is_some() {
-            // Nobody may have asked before its devices fail.
+            // There may be no other query before its devices fail.
             open.inform(&Request::Pool);
         }
         open
     }
 
-    /// The mounts, to be changed. Whoever changes them at this moment may wait for the devices of a
-    /// suspended pool, and nobody waits for that.
+    /// Locks the mounts for changes. The holder of the lock may wait for the devices of a suspended
+    /// pool; this does not.
     pub(super) fn table(&self) -> Result<Table<'_>, Refusal> {
         loop {
             let table = match self.mounts.try_lock() {
@@ -146,13 +144,13 @@ impl Open {
         }
     }
 
-    /// The mounts, to be ended: whoever changes them at this moment does not wait any more for the
-    /// devices of a suspended pool.
+    /// Locks the mounts to end them: the holder of the lock no longer waits for the devices of a
+    /// suspended pool.
     pub(super) fn table_at_the_end(&self) -> Table<'_> {
         Table { table: locked(&self.mounts), reports: &self.reports }
     }
 
-    /// Where file systems are mounted; as long as somebody changes that, where they were before.
+    /// The mounts; during a change, the ones before.
     pub(super) fn reports(&self) -> Vec<MountReport> {
         match self.mounts.try_lock() {
             Ok(table) => table.reports(),
@@ -170,7 +168,7 @@ impl Open {
         self.contents.writable().ok_or(ReadOnly)
     }
 
-    /// The pool for a change of the pool itself that is asked for with this verb.
+    /// The pool for a change of the pool itself, named by this verb.
     pub(super) fn writable_to(&self, verb: &str) -> Result<&Arc<WritablePool>, Refusal> {
         let name = self.name();
         self.writable().map_err(|reason| Refusal::new(format!("cannot {verb} '{name}': {reason}")))
@@ -194,10 +192,10 @@ impl Open {
         &self.mounter
     }
 
-    /// Answers what changes nothing.
+    /// Answers requests that change nothing.
     pub(super) fn inform(self: &Arc<Self>, request: &Request) -> Answer {
         match (request, &self.contents) {
-            // Known without its devices: who has the pool has to be found above all when they fail.
+            // Known without its devices: the owner must be identifiable above all when they fail.
             (Request::Identify, Contents::Writing(pool, _)) => Answer::Identity(Identity {
                 pool: pool.name().to_owned(),
                 guid: pool.live().vdevs().root().guid().get(),
@@ -228,7 +226,7 @@ impl Open {
         }
     }
 
-    /// What was counted about the pool: nothing is read for that.
+    /// The pool's counters: this reads nothing.
     pub(super) fn stats(&self) -> StatsReport {
         match &self.contents {
             Contents::Writing(pool, _) => service::of_writable(pool.live()),
@@ -238,7 +236,7 @@ impl Open {
         }
     }
 
-    /// Answers from what is on the devices, for as long as they take.
+    /// Answers from the devices, however long they take.
     fn look(&self, pool: &WritablePool, opening: &Opening, request: &Request) -> Answer {
         match pool.view() {
             Ok(view) => {
@@ -252,8 +250,8 @@ impl Open {
         }
     }
 
-    /// How the pool is, for those who ask later, too: they may not wait for it, as perhaps nobody
-    /// does now.
+    /// Reports the pool's state, and stores it for later queries: these may not wait, and possibly
+    /// this one no longer does.
     fn look_and_remember(&self, pool: &WritablePool, opening: &Opening) -> Answer {
         let answer = self.look(pool, opening, &Request::Pool);
         if let Answer::Pool(report) = &answer {
@@ -262,8 +260,8 @@ impl Open {
         answer
     }
 
-    /// Says how the pool is; if its devices fail, or do not answer for some time, how it was, with
-    /// what is known without them.
+    /// Reports the pool's state; if its devices fail, or are slow, the last state, updated without
+    /// them.
     fn report(self: &Arc<Self>, pool: &Arc<WritablePool>, opening: &Opening) -> Answer {
         let (done, report) = mpsc::channel();
         let looking = {
@@ -290,7 +288,7 @@ impl Open {
         }
     }
 
-    /// What is to be mounted where, of these file systems or of all.
+    /// The planned mounts of these file systems or of all.
     pub(super) fn planned(
         &self,
         names: Option<&BTreeSet<String>>,
@@ -305,7 +303,7 @@ impl Open {
         for mut plan in planned {
             plan.temporary = self.mounter.temporary();
             let dataset = datasets.open(&plan.dataset)?;
-            // Whoever does not name a file system does not miss one without its key.
+            // A file system without its key is no error unless it was named.
             let is_locked = dataset.key_status()? == KeyStatus::Unavailable;
             if !is_locked || choice == Choice::All {
                 possible.push((dataset, plan));
@@ -314,12 +312,12 @@ impl Open {
         Ok(possible)
     }
 
-    /// The file systems that there are now, and what decides about their mounts.
+    /// The current file systems, with the properties that decide about their mounts.
     pub(super) fn candidates(&self) -> Result<Vec<Candidate>, DatasetError> {
         candidates(&self.contents.datasets()?)
     }
 
-    /// Those of these file systems that have a place and a key.
+    /// The ones among these file systems with a place and a key.
     pub(super) fn places(&self, names: &BTreeSet<String>) -> Result<Vec<Planned>, DatasetError> {
         let mut possible = Vec::with_capacity(names.len());
         for planned in self.planned(Some(names), Choice::All)? {
@@ -330,7 +328,7 @@ impl Open {
         Ok(possible)
     }
 
-    /// The file systems that are mounted below where a mount point would be.
+    /// The file systems mounted below a mount point.
     pub(super) fn below_mount_point(&self, table: &MountTable, mountpoint: &str) -> Vec<String> {
         match self.mounter.placement().of_mount_point(mountpoint) {
             Some(place) => table.below(&place).collect(),
@@ -338,14 +336,14 @@ impl Open {
         }
     }
 
-    /// File systems that go where they were.
+    /// File systems with their former places.
     pub(super) fn reopened(&self, plans: Vec<PlannedMount>) -> Result<Vec<Planned>, DatasetError> {
         let datasets = self.contents.datasets()?;
         plans.into_iter().map(|plan| Ok((datasets.open(&plan.dataset)?, plan))).collect()
     }
 
-    /// Lets go of the file systems that are not mounted any more, but for those that somebody still
-    /// changes: what is removed from these is to be freed.
+    /// Closes the file systems that are no longer mounted, except those still in use elsewhere:
+    /// their removed files must be freed.
     pub(super) fn close_file_systems<'a>(
         &self,
         table: &MountTable,
@@ -357,7 +355,7 @@ impl Open {
         unused.for_each(|name| pool.close_file_system(name));
     }
 
-    /// Lets go of file systems whose mounts somebody else has ended.
+    /// Closes file systems whose mounts were ended from outside.
     pub(super) fn forget_finished(&self, table: &mut MountTable) {
         let Forgotten { names, files } = table.forget_finished();
         self.close_file_systems(table, names.iter().map(String::as_str));

@@ -1,4 +1,4 @@
-//! Opening or making the pool that a process is to serve, and what is to be mounted of it.
+//! Opens or creates the pool to be served, and plans its mounts.
 
 use super::change;
 use super::contents::{Contents, Lifetime, candidates};
@@ -21,25 +21,25 @@ use rzfs_dsl::live::{Attendance, Event};
 use rzfs_fuse::CoveredContents;
 use std::path::PathBuf;
 
-/// A pool that is open, and the socket on which it will be answered for.
+/// An open pool, and its daemon.
 pub(super) struct Opened {
     pub(super) daemon: Daemon,
     pub(super) contents: Contents,
     pub(super) place: Place,
-    /// The event that it begins with.
+    /// Its first event.
     pub(super) event: &'static str,
 }
 
-/// What is mounted of a pool, and how.
+/// The mounts of a pool and their options.
 pub(super) struct Place {
     pub(super) options: MountOptions,
     pub(super) placement: Placement,
     pub(super) lifetime: Lifetime,
-    /// Which file systems; none without.
+    /// The chosen file systems; `None` for none.
     choice: Option<Choice>,
     keys: Vec<NamedKey>,
     key_loading: KeyLoading,
-    /// Whether it is an error if there is nothing to mount.
+    /// Whether having nothing to mount is an error.
     expects_mounts: bool,
 }
 
@@ -134,7 +134,7 @@ pub(super) fn import(
     Ok(Opened { daemon, contents, place, event: "pool_import" })
 }
 
-/// Gives a pool that is written the properties that it is imported with.
+/// Sets the properties of an import on a writable pool.
 fn set_properties(contents: &Contents, name: &str, properties: &[Pair]) -> Result<(), ServeError> {
     let Contents::Writing(pool, _) = contents else { return Ok(()) };
     for (property, word) in properties {
@@ -151,8 +151,7 @@ fn user() -> u64 {
 }
 
 impl Place {
-    /// Mounts of a pool that stays imported: as its properties say, for everybody if that is
-    /// possible.
+    /// Mounts of an imported pool: as its properties say, for all users if possible.
     fn of_import(root: Option<PathBuf>, mounts: bool) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         Self {
@@ -192,7 +191,7 @@ fn opened(
     }
 }
 
-/// What is to be mounted where, as far as its keys are there.
+/// The planned mounts whose keys are available.
 pub(super) fn planned(
     contents: &Contents,
     place: &Place,
@@ -230,7 +229,7 @@ fn unmountable(pool: &str, candidates: &[Candidate]) -> Unmountable {
     }
 }
 
-/// Leaves out what has no key.
+/// Leaves out file systems without a key.
 fn with_keys(
     pool: &Pool,
     planned: Vec<PlannedMount>,
@@ -249,10 +248,10 @@ fn with_keys(
         if !is_refused && keys::obtain(&dataset, key_loading, starter)? {
             possible.push((dataset, mount));
         } else {
-            // Nobody expects them of an import without `-l`.
+            // An import without `-l` does not expect them.
             if key_loading != KeyLoading::Nothing {
                 starter.hear(Notice::LeftOut(&mount.dataset));
-                // Who mounts a pool takes what can be had; who imports one with its keys wants all.
+                // `rzfs mount` takes what is available; an import with keys wants everything.
                 if lifetime == Lifetime::Import {
                     completeness = Completeness::Partial;
                 }
@@ -264,7 +263,7 @@ fn with_keys(
 }
 
 impl ImportRequest {
-    /// How to find and open the pool.
+    /// The options to find and open the pool.
     fn options(&self) -> PoolOptions {
         let mut options = match self.devices.as_slice() {
             [] => PoolOptions::new().sources(DeviceSource::defaults()),

@@ -1,12 +1,12 @@
-//! Whether a path leads into a file system that this very pool has mounted.
+//! Detects paths that lead into a mounted file system of this same pool.
 //!
 //! ```text
 //! /dev/disk/by-id/x ── step ── link, step ── ... ── file                elsewhere
 //! /mnt/images/a.img ── step ── root of an own mount: no further step    inside
 //! ```
-//! A device in there would wait for itself for ever, and so may whoever looks for it: somebody who
-//! waits for the pool can have a directory locked. So a path is followed step by step, and never
-//! beyond the root of such a mount. What the kernel itself knows is all that is asked for.
+//! A device in there would wait for itself for ever, and so may a lookup: a process that waits for
+//! the pool can hold a directory lock. So a path is followed step by step, and never beyond the
+//! root of such a mount, using only facts that the kernel itself has.
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, openat, readlinkat, statx,
@@ -18,28 +18,28 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path};
 
-/// Links that are followed on one path, as by the kernel.
+/// Maximum number of links on a path, the kernel's own limit.
 const MOST_LINKS: usize = 40;
-/// Steps of one path, with those of all its links.
+/// Maximum number of steps of a path, including all its links.
 const MOST_STEPS: usize = 1 << 12;
 
-/// The file systems that a pool has mounted, by the numbers that files in them have.
+/// The mounted file systems of a pool, by device number.
 #[derive(Debug)]
 pub(super) struct OwnFileSystems(Vec<(u32, u32)>);
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Destination {
     /// Into a file system of the pool.
     Inside,
-    /// To a file somewhere else.
+    /// To a file outside.
     Elsewhere,
-    /// Nowhere: there is nothing.
+    /// Nowhere: there is no such file.
     Nowhere,
 }
 
 impl OwnFileSystems {
-    /// Those of a pool, as the kernel lists them. If it does not, all of them are unknown.
+    /// Those of a pool, from the mount table. If it cannot be read none are known.
     pub(super) fn of(pool: &str) -> Self {
         let mounts = SystemMounts::now().inspect_err(|error| {
             tracing::warn!(%error, "nobody knows what is mounted");
@@ -47,7 +47,7 @@ impl OwnFileSystems {
         Self(mounts.map(|mounts| mounts.superblocks_of(pool).collect()).unwrap_or_default())
     }
 
-    /// Where a path leads that begins at the root. One that does not names a device in other ways.
+    /// The target of an absolute path. Other paths name a device in other ways.
     pub(super) fn destination(&self, path: &Path) -> Destination {
         if path.is_absolute() {
             self.follow(path).unwrap_or_else(|end| end)
@@ -84,7 +84,7 @@ impl OwnFileSystems {
         Ok(Destination::Nowhere)
     }
 
-    /// Goes on to what a directory has under a name; the end of the path if it ends there.
+    /// Goes on to an entry of a directory; the result if the path ends there.
     fn step(&self, directory: impl AsFd, name: &OsStr) -> Result<Step, Destination> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let nowhere = |_: Errno| Destination::Nowhere;
@@ -108,7 +108,7 @@ fn duplicate(file: &OwnedFd) -> Result<OwnedFd, Destination> {
     file.try_clone().map_err(|_| Destination::Nowhere)
 }
 
-/// Puts the steps of a path before those that are left.
+/// Puts the steps of a path before the remaining ones.
 fn push(rest: &mut Vec<OsString>, path: &Path) {
     let steps = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -118,7 +118,7 @@ fn push(rest: &mut Vec<OsString>, path: &Path) {
     rest.extend(steps);
 }
 
-/// What the kernel knows of a file, without asking a file system that may not answer.
+/// The kernel's knowledge of a file, without asking a file system that may not respond.
 fn known_of(file: &OwnedFd) -> Result<Statx, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     statx(file, "", flags, StatxFlags::TYPE)
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// As if what is mounted at `/proc` was the pool's.
+    /// Treats the mount at `/proc` as the pool's.
     fn with_proc() -> OwnFileSystems {
         let root = openat(CWD, "/proc", OFlags::PATH, Mode::empty()).unwrap();
         let known = known_of(&root).unwrap();
@@ -145,7 +145,7 @@ mod tests {
         symlink("link/x", &relative).unwrap();
         let own = with_proc();
         let inside = ["/proc", "/proc/version", "/dev/../proc/version"].map(Path::new);
-        // Nobody looks for a name in there, so nobody knows that there is none.
+        // Names inside are not looked up, so missing ones are not noticed.
         let unknown = ["/proc/no/such/file", "/proc/.."].map(Path::new);
         for path in inside.into_iter().chain(unknown).chain([link.as_path(), &relative]) {
             assert_eq!(own.destination(path), Destination::Inside, "{}", path.display());

@@ -1,33 +1,33 @@
-//! Streams of snapshots that pass between a pool and its peers.
+//! Streams of snapshots between a pool and its peers.
 
 use super::locked::locked;
 use crate::daemon::Line;
 use std::sync::{Arc, Mutex};
 
-/// Streams that pass. A pool that has some is in use.
+/// The passing streams. A pool with any is in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passages(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     passing: Vec<Line>,
-    /// How many ends of the pool go on, or wait to.
+    /// How many ends of the pool are under way or waiting.
     ends: usize,
 }
 
-/// A stream that passes, for as long as somebody has this.
+/// A passing stream, as long as this is held.
 #[derive(Debug)]
 pub(super) struct Passage {
     line: Line,
     all: Passages,
 }
 
-/// No stream begins as long as somebody has this.
+/// No stream begins while this is held.
 #[derive(Debug)]
 pub(super) struct Closed(Passages);
 
 impl Passages {
-    /// A stream begins; `None` if the pool may be about to go.
+    /// Registers a stream; `None` if the pool may be about to close.
     pub(super) fn begin(&self, line: &Line) -> Option<Passage> {
         let mut state = locked(&self.0);
         if state.ends > 0 {
@@ -37,7 +37,7 @@ impl Passages {
         Some(Passage { line: line.clone(), all: self.clone() })
     }
 
-    /// Lets none begin; `None` if some pass, and these go on.
+    /// Blocks new streams; `None` if some are passing, which go on.
     pub(super) fn close(&self) -> Option<Closed> {
         let mut state = locked(&self.0);
         if !state.passing.is_empty() {
@@ -47,7 +47,7 @@ impl Passages {
         Some(Closed(self.clone()))
     }
 
-    /// Lets none begin, and ends those that pass.
+    /// Blocks new streams, and ends the passing ones.
     pub(super) fn break_off(&self) -> Closed {
         let mut state = locked(&self.0);
         state.ends += 1;

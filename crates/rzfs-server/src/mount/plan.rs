@@ -1,4 +1,4 @@
-//! Which file systems of a pool are mounted, and where.
+//! Plans which file systems of a pool are mounted, and where.
 
 use crate::protocol::Temporary;
 use crate::request::Choice;
@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// The mount point of file systems that mount(8) mounts.
+/// The mount point of file systems for mount(8).
 pub(crate) const LEGACY: &str = "legacy";
 
-/// What decides about the mount of a file system.
+/// The properties that decide about the mount of a file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
     /// Its full name.
@@ -23,18 +23,18 @@ pub(crate) struct Candidate {
     pub(crate) underneath: CoveredContents,
 }
 
-/// What property `overlay` says of what is in the directory of a mount.
+/// The meaning of property `overlay` for the contents of a mount point.
 pub(crate) fn underneath(overlay: &str) -> CoveredContents {
     if overlay == "off" { CoveredContents::Respected } else { CoveredContents::Hidden }
 }
 
 impl Candidate {
-    /// Whether its properties name a place for it.
+    /// Whether its properties name a place.
     fn has_mount_point(&self) -> bool {
         !matches!(self.mountpoint.as_str(), "none" | LEGACY)
     }
 
-    /// Whether it is mounted by itself.
+    /// Whether it is mounted automatically.
     fn is_automatic(&self) -> bool {
         self.canmount == "on" && self.has_mount_point()
     }
@@ -44,64 +44,64 @@ impl Candidate {
         self.canmount != "off" && self.has_mount_point()
     }
 
-    /// Whether the same decides about its mount.
+    /// Whether the other has the same properties.
     fn is_like(&self, other: &Self) -> bool {
         (&self.canmount, &self.mountpoint) == (&other.canmount, &other.mountpoint)
     }
 }
 
-/// A mount to be made.
+/// A planned mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PlannedMount {
     /// The file system.
     pub(crate) dataset: String,
-    /// Where it goes.
+    /// Its place.
     pub(crate) mountpoint: PathBuf,
-    /// What becomes of what is there.
+    /// Treatment of the contents of its directory.
     pub(crate) underneath: CoveredContents,
-    /// Who says where it goes.
+    /// The origin of its place.
     pub(crate) site: Site,
-    /// What it does otherwise than properties say.
+    /// Its temporary options.
     pub(crate) temporary: Temporary,
     /// The planned place of the mount that it has shared, if it goes into that again.
     pub(crate) shared: Option<PathBuf>,
 }
 
-/// Who says where a file system goes.
+/// The origin of a file system's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Site {
     /// The [`Placement`] of its pool.
     #[default]
     Placed,
-    /// Whoever mounts it: its mount point is `legacy`.
+    /// The mount command: its mount point is `legacy`.
     Named,
 }
 
 impl PlannedMount {
-    /// One that does what properties say, where its pool's placement has it.
+    /// One with the settings of its properties, at its pool's placement.
     pub(crate) fn new(dataset: String, mountpoint: PathBuf, underneath: CoveredContents) -> Self {
         let (site, temporary) = (Site::Placed, Temporary::default());
         Self { dataset, mountpoint, underneath, site, temporary, shared: None }
     }
 
-    /// The order of mounting: those above come before those below.
+    /// The order of mounting: parents first.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         let depth = |mount: &Self| mount.mountpoint.components().count();
         depth(self).cmp(&depth(other)).then_with(|| self.mountpoint.cmp(&other.mountpoint))
     }
 
-    /// Whether another one is mounted somewhere below it.
+    /// Whether another one is mounted below it.
     pub(crate) fn surrounds(&self, other: &Self) -> bool {
         self.mountpoint != other.mountpoint && other.mountpoint.starts_with(&self.mountpoint)
     }
 }
 
-/// Where file systems go.
+/// Where file systems are mounted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Placement {
     /// The pool's root goes to a directory, and `POOL/a/b` to `a/b` below it.
     Directory(PathBuf),
-    /// Every file system goes to its mount point; one that has none is left out.
+    /// Every file system goes to its mount point; one without is left out.
     Properties {
         /// All mount points are below this directory (`altroot`).
         root: Option<PathBuf>,
@@ -109,13 +109,13 @@ pub(crate) enum Placement {
 }
 
 impl Placement {
-    /// Where a file system of a pool goes, and what becomes of what is there.
+    /// The place of a file system, and the treatment of the contents there.
     fn of(&self, pool: &str, candidate: &Candidate) -> (PathBuf, CoveredContents) {
         match self {
             Self::Properties { root } => {
                 (below(root.as_deref(), &candidate.mountpoint), candidate.underneath)
             }
-            // The user's own words count more than the property.
+            // The user's choice overrides the property.
             Self::Directory(directory) => {
                 let below = candidate.name.strip_prefix(pool).unwrap_or_default();
                 let below = below.trim_start_matches('/');
@@ -126,7 +126,7 @@ impl Placement {
         }
     }
 
-    /// Where a mount point is, if properties decide about places.
+    /// The place of a mount point, if properties determine places.
     pub(crate) fn of_mount_point(&self, mountpoint: &str) -> Option<PathBuf> {
         match self {
             Self::Directory(_) => None,
@@ -135,12 +135,12 @@ impl Placement {
     }
 }
 
-/// Where a mount point is below an alternate root.
+/// The place of a mount point below an alternate root.
 fn below(root: Option<&Path>, mountpoint: &str) -> PathBuf {
     root.unwrap_or(Path::new("/")).join(below_root(Path::new(mountpoint)))
 }
 
-/// Mounts in the order in which they have to be made: parents before what is below them.
+/// Plans mounts in a possible order: parents first.
 pub(crate) fn plan(
     pool: &str,
     candidates: &[Candidate],
@@ -161,18 +161,18 @@ pub(crate) fn plan(
     mounts
 }
 
-/// What is to be mounted after a change.
+/// The mounts due after a change.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct MountsAfterChange {
-    /// The change does not concern these: they go where they were.
+    /// Unaffected by the change: they keep their places.
     pub(crate) kept: Vec<PlannedMount>,
     /// These go where they belong now; with what was mounted of them before.
     pub(crate) placed: BTreeMap<String, Option<PlannedMount>>,
 }
 
-/// What is to be mounted after a change for which mounts were `ended`, under names that it has
-/// `renamed`: everything that was mounted, unless it may not be mounted any more; and what could
-/// not be mounted by itself before and can now. What somebody has unmounted stays so.
+/// The mounts due after a change for which mounts were `ended`, with names mapped by `renamed`: all
+/// former mounts that are still allowed; and file systems that have become automatic. Those
+/// unmounted by the user stay so.
 pub(crate) fn aftermath(
     before: &[Candidate],
     after: &[Candidate],
@@ -190,11 +190,11 @@ pub(crate) fn aftermath(
             earlier.is_some_and(|earlier| earlier.is_like(one) && earlier.name == one.name);
         match ended.remove(&one.name) {
             Some(mount) if is_as_before => aftermath.kept.push(mount),
-            // Whoever has named its place is not asked again.
+            // A place named by the user is kept.
             Some(mount) if mount.site == Site::Named && one.mountpoint == LEGACY => {
                 aftermath.kept.push(PlannedMount { dataset: one.name.clone(), ..mount });
             }
-            // What has another name only was asked for as it is (`rzfs mount --all`).
+            // One that was only renamed was mounted by request (`rzfs mount --all`).
             Some(mount)
                 if one.is_possible() || earlier.is_some_and(|earlier| earlier.is_like(one)) =>
             {
@@ -210,8 +210,8 @@ pub(crate) fn aftermath(
     aftermath
 }
 
-/// A path from the root directory on, without `.` and `..`: above the root directory is itself, so
-/// what a pool says of its mount points does not lead out of an alternate root.
+/// A path from the root, without `.` and `..`: the root is its own parent, so a pool's mount points
+/// cannot escape an alternate root.
 fn below_root(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut below, component| {
         match component {

@@ -1,10 +1,10 @@
-//! Having nobody wait for the devices of a pool that is let go of by force.
+//! Stops waits for the devices of a pool during a forced end.
 //!
 //! ```text
-//! suspended ── what failed is tried again, in time ──┬─> goes on; may be suspended again
-//!                                                    └─> given up: whoever waits is told
+//! suspended ── failed I/O is retried, with a time limit ─┬─> resumes; may be suspended again
+//!                                                        └─> given up: waits end with errors
 //! ```
-//! A pool may be suspended at any moment until it is let go of, and a device may neither answer nor
+//! A pool may be suspended at any moment until it is closed, and a device may neither respond nor
 //! fail.
 
 use rzfs::WritablePool;
@@ -14,24 +14,24 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long devices may take to show that they are well again.
+/// How long devices may take to recover.
 const MENDING_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether the pool is suspended.
+/// How often to check whether the pool is suspended.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How often a pool may go on, and be suspended again, until it is given up.
+/// How often a pool may resume, and be suspended again, before it is given up.
 const MOST_MENDINGS: usize = 3;
 
-/// What opens devices again that have come back.
+/// Reopens devices that have come back.
 pub(super) type Devices = Arc<dyn LeafDevices + Send + Sync>;
 
-/// Has nobody wait for the devices of a pool for as long as this exists.
+/// Stops waits for the devices of a pool as long as this exists.
 #[derive(Debug)]
 pub(super) struct Relief {
     _ends: mpsc::Sender<Infallible>,
 }
 
 impl Relief {
-    /// Nobody waits when this returns; a thread sees to it that this stays so.
+    /// When this returns there are no waits; a thread keeps it so.
     pub(super) fn begin(pool: &Arc<WritablePool>, devices: Devices) -> Self {
         Self::with_patience(pool, devices, MENDING_PATIENCE)
     }
@@ -75,7 +75,7 @@ impl Relieving {
         }
     }
 
-    /// Has a suspended pool go on, or gives it up.
+    /// Resumes a suspended pool, or gives it up.
     fn relieve(&mut self, pool: &Arc<WritablePool>) -> Step {
         if !pool.live().is_suspended() {
             return Step::LookAgain;
@@ -88,14 +88,14 @@ impl Relieving {
         Step::Over
     }
 
-    /// Tries again what failed; tells whether that was of use, which is to show in time.
+    /// Retries failed I/O; returns whether that succeeded in time.
     fn mend(&self, pool: &Arc<WritablePool>) -> bool {
         let (done, is_mended) = mpsc::channel();
         let (pool, devices) = (Arc::clone(pool), Arc::clone(&self.devices));
         let work = move || {
             let cleared = pool.live().clear_with(None, devices.as_ref());
             drop(pool);
-            // Nobody may wait for it any more.
+            // The caller may have given up.
             let _ = done.send(cleared.is_ok());
         };
         let thread = std::thread::Builder::new().name("rzfs-mend".to_owned()).spawn(work);
@@ -117,10 +117,10 @@ mod tests {
     use std::time::Instant;
 
     const EIO: i32 = 5;
-    /// Only what hangs takes longer.
+    /// Longer than anything takes unless it hangs.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Devices that have not come back; as long as the lock is held nobody can say so.
+    /// Devices that have not come back; probing blocks while the lock is held.
     #[derive(Debug, Default)]
     struct Absent(Mutex<()>);
 
@@ -147,7 +147,7 @@ mod tests {
         (Arc::new(pool), device)
     }
 
-    /// Has a pool suspended whose device fails, by a change that is refused therefore.
+    /// Suspends a pool by a change that its device fails.
     fn suspend(pool: &WritablePool, device: &SparseDevice) {
         device.damage_all(Defect::Errno(EIO));
         change(pool).unwrap_err();
@@ -157,7 +157,7 @@ mod tests {
         pool.live().set_pool_property("comment", "changed".into())
     }
 
-    /// Whoever writes to a file system waits no more.
+    /// Checks that writers no longer wait.
     fn assert_nobody_waits(pool: &WritablePool) {
         let files = pool.file_system("tank").unwrap();
         let waiting = thread::spawn(move || files.wait_while_suspended());

@@ -1,4 +1,4 @@
-//! The snapshots of a file system in a pool that changes.
+//! The snapshots of a file system in a live pool.
 
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
@@ -11,7 +11,7 @@ use rzfs_zpl::{
 };
 use std::sync::Weak;
 
-/// The snapshots of a head, looked up in the pool as it is at the time.
+/// The snapshots of a head, looked up in the current state of the pool.
 #[derive(Debug)]
 pub(super) struct LiveSnapshots {
     pool: Weak<WritablePool>,
@@ -70,13 +70,13 @@ impl SnapshotSource for LiveSnapshots {
         if !live.tunables().zfs_admin_snapshot {
             return Err(ZplError::SnapshotsFixed);
         }
-        // Root, and whoever has the pool open, may ask the same of its process.
+        // Root, and the pool's owner, could ask its process for the same.
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
             let place = Place { objset: self.objset(), object: ControlNode::Snapshots.inode() };
             return Err(ZplError::NotPermitted { place });
         }
         let head = live.dataset_tree()?.by_object(self.head)?;
-        // What is not UTF-8 is no name of a snapshot, and becomes none.
+        // A name that is not UTF-8 is not a valid snapshot name.
         let full = |name: &[u8]| format!("{}@{}", head.name(), String::from_utf8_lossy(name));
         match change {
             SnapshotChange::Take { name } => {

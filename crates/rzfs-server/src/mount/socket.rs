@@ -1,4 +1,4 @@
-//! The control socket of a pool that is going to be served.
+//! The control socket of a pool that is about to be served.
 
 use crate::control::{ControlClient, ControlDirectory, is_listened_on};
 use crate::daemon::Daemon;
@@ -8,12 +8,11 @@ use rzfs_format::Guid;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a pool that is mounted again may take to be let go of, whose last mount was ended a moment
-/// ago.
+/// How long the previous process of a pool may take to close it after its last mount has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How long pools may take to say that they are the one which is to be imported. Those that do not
-/// answer have been waited for by the command already.
+/// How long pools may take to report that they are the one to be imported. The command has already
+/// waited for unresponsive ones.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The socket of a pool that is not served yet.
@@ -23,7 +22,7 @@ pub(super) struct FreeSocket {
 }
 
 impl FreeSocket {
-    /// The socket of a pool with this name, unless one is served.
+    /// The socket of a pool with this name, unless it is in use.
     pub(super) fn of_pool(pool: &str) -> Result<Self, ServeError> {
         let socket = Self::checked(pool)?;
         match socket.is_listened_on() {
@@ -32,7 +31,7 @@ impl FreeSocket {
         }
     }
 
-    /// The same; a pool whose last mount has ended may still be let go of, which is waited for.
+    /// The same; waits for the close of a pool whose last mount has ended.
     pub(super) fn of_pool_after_mounts(pool: &str) -> Result<Self, ServeError> {
         let socket = Self::checked(pool)?;
         let since = Instant::now();
@@ -59,16 +58,16 @@ impl FreeSocket {
         self.directory.sockets(&self.pool).any(|path| is_listened_on(&path))
     }
 
-    /// Whether the pool that listens has mounts, as far as it answers.
+    /// Whether the listening pool has mounts, if it answers.
     fn has_mounts(&self) -> bool {
         let Ok(Some(mut client)) = self.directory.mounted_as(&self.pool) else { return false };
         matches!(client.ask(&Request::Mounts), Ok(Answer::Mounts(mounts)) if !mounts.is_empty())
     }
 
     /// Refuses a pool that is imported for writing under any name: its devices are claimed, but
-    /// perhaps not those that were found now.
+    /// perhaps not the ones found now.
     pub(super) fn for_writing(self, guid: Guid) -> Result<Self, ServeError> {
-        // Where one of them does not answer now, the claims of the devices have to do.
+        // If one of them does not answer, only the claims on devices protect it.
         let imported = ControlDirectory::of_user().mounted_within(LOOK).unwrap_or_default();
         let same = imported.clients.iter().map(ControlClient::identity);
         match same.clone().find(|one| one.guid == guid.get() && one.is_writable) {
@@ -81,7 +80,7 @@ impl FreeSocket {
         }
     }
 
-    /// Binds it. From here on a signal ends the mounts instead of the process.
+    /// Binds it. From now on a signal ends the mounts instead of the process.
     pub(super) fn bind(self) -> Result<Daemon, ServeError> {
         Daemon::bind(&self.directory, &self.pool).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => self.taken(),

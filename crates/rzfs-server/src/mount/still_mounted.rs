@@ -1,4 +1,4 @@
-//! Why mounts do not end, in words for the user.
+//! Messages for mounts that do not end.
 
 use crate::protocol::{Refusal, RefusalKind};
 use rzfs_fuse::MountError;
@@ -17,8 +17,8 @@ pub(super) fn refusal(error: &MountError) -> Refusal {
     Refusal::of_kind(RefusalKind::StillMounted, message)
 }
 
-/// Whether a mount cannot be unmounted by this process, and for longer than a moment, or is in use
-/// by those in it of which that is so.
+/// Whether a mount cannot be unmounted by this process, not just momentarily, or is in use by such
+/// mounts inside it.
 pub(super) fn is_stuck(error: &MountError, inner: &[MountError]) -> bool {
     match error.is_in_use() {
         true => inner.iter().any(|one| one.directory().starts_with(error.directory())),
@@ -26,7 +26,7 @@ pub(super) fn is_stuck(error: &MountError, inner: &[MountError]) -> bool {
     }
 }
 
-/// What is said of a mount that stays without a server, as `all` of these do.
+/// The message for a mount that stays without a server, as do `all` of these.
 pub(super) fn left(error: &MountError, all: &[MountError]) -> String {
     let directory = error.directory();
     let outermost = outermost(directory, all.iter().map(MountError::directory)).display();
@@ -34,8 +34,8 @@ pub(super) fn left(error: &MountError, all: &[MountError]) -> String {
     format!("'{directory}' could not be unmounted: {reason}; 'umount -l {outermost}' removes it")
 }
 
-/// The directory among some that a directory is in and that is in none of the others: nobody gets
-/// past a mount without a server, and those in it go with it.
+/// The outermost directory among some that contains a directory: a mount without a server cannot be
+/// passed, and those in it go with it.
 fn outermost<'a>(directory: &'a Path, among: impl Iterator<Item = &'a Path>) -> &'a Path {
     let around = among.filter(|one| directory.starts_with(one));
     around.min_by_key(|one| one.components().count()).unwrap_or(directory)

@@ -15,29 +15,28 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long to wait until nobody can get at a mount any more, and for its last answers if it was
-/// detached.
+/// How long to wait until a mount is unreachable, and for its last replies if it was detached.
 const DETACHED_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long to wait until what was changed through a mount is written.
+/// How long to wait until changes made through a mount are written.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long it may take until directories are removed that were made for mounts; those may be in
-/// a mount of a pool that waits for its devices.
+/// How long the removal of directories made for mounts may take; they may be in a mount of a pool
+/// that waits for its devices.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(30);
-/// The same where nothing may be waited for.
+/// The same where waiting must be short.
 const FORCED_REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What came of ending mounts.
+/// The outcome of ending mounts.
 #[derive(Debug, Default)]
 pub(super) struct Unmounted {
-    /// What was mounted, and where.
+    /// The former mounts.
     pub(super) ended: Vec<PlannedMount>,
-    /// Where mounts were that somebody still has: in a bind mount, or another namespace.
+    /// The places of mounts still in use: in a bind mount, or another namespace.
     pub(super) elsewhere: Vec<PathBuf>,
-    /// Mounts that nobody can end, which stay without a server; why, and what to do, line by line.
+    /// Mounts that cannot be ended, and stay without a server; reasons and advice, line by line.
     pub(super) stuck: Vec<String>,
-    /// Why not all of them have ended.
+    /// Why not all have ended.
     pub(super) refused: Option<Refusal>,
 }
 
@@ -52,16 +51,16 @@ impl Unmounted {
 #[derive(Default)]
 struct End {
     plans: Vec<PlannedMount>,
-    /// Where it was, if somebody still has it.
+    /// Its place, if it is still in use.
     elsewhere: Option<PathBuf>,
 }
 
-/// What is not mounted any more.
+/// Mounts that are gone.
 #[derive(Debug)]
 pub(super) struct Forgotten {
-    /// The file systems whose mounts somebody else has ended.
+    /// The file systems whose mounts were ended from outside.
     pub(super) names: BTreeSet<String>,
-    /// Those of mounts that nobody has any more, and that are not mounted again.
+    /// The file systems of mounts that are no longer in use, and not mounted again.
     pub(super) files: Vec<Arc<LiveFileSystem>>,
 }
 
@@ -74,23 +73,23 @@ pub(super) struct MountTable {
     door: Admission,
 }
 
-/// How long to wait for a mount that has ended.
+/// Timeouts for a mount that has ended.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
-    /// Until nobody can get at it any more.
+    /// Until it is unreachable.
     until_nobodys: Duration,
-    /// Until the directory that was made for it is removed.
+    /// Until the directory made for it is removed.
     removal: Duration,
-    /// For its last answers.
+    /// For its last replies.
     answers: Duration,
 }
 
-/// Whether anything is mounted any more.
+/// Whether new mounts are admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Admission {
     #[default]
     Open,
-    /// All mounts have ended, as the pool is about to be let go of.
+    /// All mounts have ended, as the pool is about to be closed.
     Closed,
 }
 
@@ -103,17 +102,17 @@ impl MountTable {
         self.mounts.push(mount);
     }
 
-    /// Nothing is mounted any more.
+    /// Admits no more mounts.
     pub(super) fn close(&mut self) {
         self.door = Admission::Closed;
     }
 
-    /// The pool stays after all.
+    /// Admits mounts again.
     pub(super) fn reopen(&mut self) {
         self.door = Admission::Open;
     }
 
-    /// Whether the pool is about to be let go of.
+    /// Whether the pool is about to be closed.
     pub(super) fn is_closed(&self) -> bool {
         self.door == Admission::Closed
     }
@@ -126,7 +125,7 @@ impl MountTable {
         self.mounts.iter().filter(|one| !one.mount.is_finished())
     }
 
-    /// Where file systems are mounted, but for those that somebody else has unmounted.
+    /// The mounts, without those unmounted from outside.
     pub(super) fn reports(&self) -> Vec<MountReport> {
         let mut reports = Vec::new();
         let mounts = system_mounts();
@@ -146,12 +145,12 @@ impl MountTable {
         reports
     }
 
-    /// The mount that has a file system.
+    /// The mount of a file system.
     pub(super) fn of_dataset(&self, name: &str) -> Option<&DatasetMount> {
         self.alive().find(|one| one.datasets().any(|dataset| dataset == name))
     }
 
-    /// The mounts that have some of these file systems, to be changed.
+    /// The mounts of these file systems, mutable.
     pub(super) fn of_datasets_mut(
         &mut self,
         names: &BTreeSet<String>,
@@ -160,20 +159,20 @@ impl MountTable {
         alive.filter(|one| one.datasets().any(|name| names.contains(name)))
     }
 
-    /// The nearest mount around the place of a planned one.
+    /// The innermost mount around a planned place.
     pub(super) fn around(&self, planned: &Path) -> Option<&DatasetMount> {
         let around = self.alive().filter(|one| planned.starts_with(&one.mountpoint));
         around.max_by_key(|one| one.mountpoint.components().count())
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn around_mut(&mut self, planned: &Path) -> Option<&mut DatasetMount> {
         let alive = self.mounts.iter_mut().filter(|one| !one.mount.is_finished());
         let around = alive.filter(|one| planned.starts_with(&one.mountpoint));
         around.max_by_key(|one| one.mountpoint.components().count())
     }
 
-    /// The file systems that are mounted below the place of a planned one.
+    /// The file systems mounted below a planned place.
     pub(super) fn below(&self, planned: &Path) -> impl Iterator<Item = String> {
         let is_below = move |plan: &PlannedMount| {
             plan.mountpoint != planned && plan.mountpoint.starts_with(planned)
@@ -182,8 +181,8 @@ impl MountTable {
         plans.filter(is_below).map(|plan| plan.dataset)
     }
 
-    /// Ends the mounts of these file systems, and those below them, the deepest first, until one is
-    /// in use: whole mounts, or what shares them.
+    /// Ends the mounts of these file systems and those below, the deepest first, until one is in
+    /// use: whole mounts, or grafts.
     pub(super) fn unmount(&mut self, names: &BTreeSet<String>, in_use: InUse) -> Unmounted {
         let places: Vec<PathBuf> = self
             .alive()
@@ -193,7 +192,7 @@ impl MountTable {
             .collect();
         let is_affected = |directory: &Path| places.iter().any(|one| directory.starts_with(one));
         let mut unmounted = Unmounted::default();
-        // The last one mounted is the deepest.
+        // The last one is the deepest.
         for position in (0..self.mounts.len()).rev() {
             let refused = match self.mounts.get_mut(position) {
                 Some(one) if is_affected(&one.directory()) => {
@@ -211,8 +210,8 @@ impl MountTable {
         unmounted
     }
 
-    /// Ends all mounts, the deepest first, until one is in use. Who detaches what is in use does
-    /// not want to keep what this process cannot unmount either: that is left.
+    /// Ends all mounts, the deepest first, until one is in use. When detaching, mounts that this
+    /// process cannot unmount are left behind too.
     pub(super) fn unmount_all(&mut self, in_use: InUse) -> Unmounted {
         let mut unmounted = Unmounted::default();
         let mut stuck: Vec<MountError> = Vec::new();
@@ -229,15 +228,15 @@ impl MountTable {
             }
         }
         unmounted.stuck = stuck.iter().map(|error| left(error, &stuck)).collect();
-        // No others are there any more.
+        // There are no others any more.
         for one in std::mem::take(&mut self.mounts) {
             self.leave(one);
         }
         unmounted
     }
 
-    /// Ends all mounts that are not in use, the deepest first; tells what has ended, and why the
-    /// others have not.
+    /// Ends all mounts that are not in use, the deepest first; returns the ended ones, and errors
+    /// for the others.
     pub(super) fn unmount_each(&mut self, in_use: InUse) -> (Vec<PlannedMount>, Vec<String>) {
         let (mut ended, mut refused) = (Vec::new(), Vec::new());
         for position in (0..self.mounts.len()).rev() {
@@ -263,7 +262,7 @@ impl MountTable {
         (ended, refused)
     }
 
-    /// Leaves a mount that cannot be unmounted; all that was changed through it is written.
+    /// Leaves a mount that cannot be unmounted; all changes made through it are written.
     fn leave(&mut self, one: DatasetMount) {
         one.mount.write_back();
         let directory = one.directory();
@@ -293,7 +292,7 @@ impl MountTable {
         Ok(End { plans, elsewhere })
     }
 
-    /// Gives file systems other names.
+    /// Renames file systems.
     pub(super) fn rename(&mut self, renamed: impl Fn(&str) -> Option<String>) {
         for one in &mut self.mounts {
             let grafted = one.grafted.iter_mut().map(|graft| &mut graft.dataset);
@@ -305,7 +304,7 @@ impl MountTable {
         }
     }
 
-    /// Forgets mounts that somebody else has ended; tells which file systems they had.
+    /// Forgets mounts that were ended from outside; returns their file systems.
     pub(super) fn forget_finished(&mut self) -> Forgotten {
         let mounts = system_mounts();
         let (ended, alive) = std::mem::take(&mut self.mounts)
@@ -315,7 +314,7 @@ impl MountTable {
         let names: BTreeSet<_> =
             ended.iter().flat_map(|one| one.datasets().map(str::to_owned)).collect();
         clear_aborted(&ended);
-        // One moment for all of them.
+        // One wait for all of them.
         waited(DETACHED_PATIENCE, || ended.iter().all(|one| !one.mount.is_reachable()));
         let patience = Patience {
             until_nobodys: Duration::ZERO,
@@ -335,9 +334,8 @@ impl MountTable {
         Forgotten { names, files: files.collect() }
     }
 
-    /// Has a mount of this file system that has ended here, and that somebody still has, be in a
-    /// place: whoever has it, and who comes to it here, change the same files, of which the
-    /// kernel must not know two stories. Nothing where that cannot be done.
+    /// Attaches an ended mount of this file system that is still in use to a place: its users, old
+    /// and new, then change the same files through one kernel cache. `None` if that is impossible.
     pub(super) fn attach_again(
         &mut self,
         file_system: &Files,
@@ -352,9 +350,9 @@ impl MountTable {
             let attached = mount.attach_again(place, options);
             let tell = |error: &_| tracing::debug!(%error, "there will be two of it");
             attached.inspect_err(tell).ok()?;
-            // That may have changed while nothing was mounted here.
+            // That may have changed while it was not mounted.
             mount.show_snapshot_directories();
-            // Somewhere it is still where it was, perhaps.
+            // Elsewhere it may still be in its former place.
             one.made = one.made.take().filter(|made| made.path() == place.path());
             one.mount.take()
         };
@@ -366,25 +364,24 @@ impl MountTable {
         all.any(|one| Arc::ptr_eq(&one, files))
     }
 
-    /// Whether somebody has a mount of this file system that has ended here.
+    /// Whether an ended mount of this file system is still in use.
     pub(super) fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
         self.left_behind.iter().any(|one| one.is_left_with(files))
     }
 
-    /// The mounts of a file system that have ended here, and that somebody has.
+    /// The ended mounts of a file system that are still in use.
     fn left_with(&self, files: &Arc<LiveFileSystem>) -> impl Iterator<Item = &Mount> {
         let all = self.left_behind.iter().filter(|one| one.is_left_with(files));
         all.filter_map(|one| one.mount.as_ref())
     }
 
-    /// Takes a file system from all who have it though its mounts have ended here, as far as the
-    /// system allows that.
+    /// Aborts the ended mounts of a file system that are still in use, as far as the system allows.
     pub(super) fn cut_off(&self, files: &Arc<LiveFileSystem>) {
         self.left_with(files).for_each(cut_off);
     }
 
-    /// The same for those who have it in another way than it is mounted by now: the kernel would
-    /// go on there with the permissions that it knew. What they have changed is written.
+    /// The same for those with options other than the current ones: the kernel would keep applying
+    /// old permissions there. Their changes are written.
     pub(super) fn cut_off_others(&self, file_system: &Files, options: &MountOptions) {
         let Some(live) = file_system.live() else { return };
         for mount in self.left_with(live).filter(|mount| !mount.serves(file_system, options)) {
@@ -393,22 +390,21 @@ impl MountTable {
         }
     }
 
-    /// Takes file systems from all who wait for an answer of mounts that have ended here, and get
-    /// none: this process would wait for them, as the kernel holds its memory back until their
-    /// pages are written.
+    /// Aborts ended mounts whose requests get no answers: this process would wait for them, as the
+    /// kernel holds back its memory until their pages are written.
     pub(super) fn cut_off_stuck(&self) {
         let mounts = self.left_behind.iter().filter_map(|one| one.mount.as_ref());
         let reachable = mounts.filter(|mount| mount.is_reachable());
         Mount::stuck_among(reachable).into_iter().for_each(cut_off);
     }
 
-    /// Whether somebody has a mount that has ended here.
+    /// Whether an ended mount is still in use.
     pub(super) fn is_had_elsewhere(&self) -> bool {
         self.left_behind.iter().any(LeftBehind::is_reachable)
     }
 
-    /// Waits until those mounts of these file systems are done that somebody had after they had
-    /// ended here, and nobody has any more; no longer than something is so.
+    /// Waits until ended mounts of these file systems that are no longer in use are done; stops
+    /// when a condition no longer holds.
     pub(super) fn wait_for_last_users(
         &self,
         files: &[Arc<LiveFileSystem>],
@@ -420,8 +416,8 @@ impl MountTable {
         waited(PATIENCE, || all.iter().all(is_done) || !while_so());
     }
 
-    /// Removes the directories that were made for mounts which have ended here, also if somebody
-    /// has these in other namespaces: nothing will answer there any more.
+    /// Removes the directories made for ended mounts, even those in use in other namespaces:
+    /// nothing will respond there any more.
     pub(super) fn remove_directories(&mut self) {
         let made = self.left_behind.iter_mut().filter_map(|one| one.made.take());
         for made in deepest_first(made.collect()) {
@@ -429,9 +425,8 @@ impl MountTable {
         }
     }
 
-    /// Waits until nobody can get at a mount any more that has ended here, then for its last
-    /// answers, and removes the directory if it was made for the mount. Tells where it was if
-    /// somebody still has it.
+    /// Waits until an ended mount is unreachable, then for its last replies, and removes the
+    /// directory if it was made for it. Returns its place if it is still in use.
     fn finish(&mut self, one: DatasetMount, patience: Patience) -> Option<PathBuf> {
         let directory = one.directory();
         let DatasetMount { mount, mut made, .. } = one;
@@ -451,8 +446,8 @@ impl MountTable {
         place
     }
 
-    /// Removes a directory that was made for a mount, unless somebody has an earlier one that was
-    /// there.
+    /// Removes a directory that was made for a mount, unless an earlier mount there is still in
+    /// use.
     fn remove(&mut self, made: MadeDirectory, patience: Duration) {
         let mut earlier = self.left_behind.iter_mut();
         match earlier.find(|one| one.directory == made.path() && one.is_reachable()) {
@@ -461,26 +456,26 @@ impl MountTable {
         }
     }
 
-    /// The same for several that nobody has asked to be removed.
+    /// The same for several, without an explicit request.
     fn remove_all(&mut self, made: Vec<MadeDirectory>) {
         for made in deepest_first(made) {
             self.remove(made, FORCED_REMOVAL_PATIENCE);
         }
     }
 
-    /// Directories of earlier mounts that are about to be removed.
+    /// Pending removals of directories of earlier mounts.
     pub(super) const fn removals(&mut self) -> &mut Removals {
         &mut self.removals
     }
 }
 
-/// Directories in an order in which each is empty when those before it have gone.
+/// Sorts directories so that each is empty when those before it are gone.
 fn deepest_first(mut made: Vec<MadeDirectory>) -> Vec<MadeDirectory> {
     made.sort_by_key(|made| std::cmp::Reverse(made.path().components().count()));
     made
 }
 
-/// Takes away what is left of mounts whose connection somebody has aborted.
+/// Detaches mounts whose connection was aborted from outside.
 fn clear_aborted(ended: &[DatasetMount]) {
     if let Err(error) = rzfs_fuse::clear_aborted_mounts(ended.iter().map(|one| &one.mount)) {
         tracing::warn!(%error, "dead mounts stay");
@@ -493,13 +488,13 @@ fn cut_off(mount: &Mount) {
     }
 }
 
-/// What is mounted now, as far as that can be known.
+/// The current mounts, if they can be read.
 fn system_mounts() -> Option<SystemMounts> {
     let tell = |error: &_| tracing::warn!(%error, "nobody knows what is mounted");
     SystemMounts::now().inspect_err(tell).ok()
 }
 
-/// Whether something is so before patience ends.
+/// Whether a condition holds before a timeout.
 fn waited(patience: Duration, is_so: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     loop {

@@ -1,17 +1,17 @@
-//! What users, groups and projects use of a file system, as `zfs userspace` shows it.
+//! Usage of a file system by users, groups and projects, as `zfs userspace` shows it.
 
 use serde::{Deserialize, Serialize};
 
-/// A question for the accounts of a file system or snapshot.
+/// A query for the accounts of a file system or snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AccountQuery {
     /// Its name.
     pub dataset: String,
-    /// Of whom.
+    /// The kinds of owners.
     pub owners: Vec<AccountOwner>,
 }
 
-/// Whose account.
+/// The kind of an account's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccountOwner {
@@ -23,14 +23,14 @@ pub enum AccountOwner {
     Project,
 }
 
-/// An account. What the file system says nothing of is `None`.
+/// An account. Values unknown to the file system are `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AccountReport {
-    /// Whose.
+    /// Its owner.
     pub owner: AccountOwner,
-    /// The domain of users and groups that are not of the local system.
+    /// The domain of users and groups outside the local system.
     pub domain: Option<String>,
-    /// The number there.
+    /// The number in the domain.
     pub id: u32,
     /// In bytes.
     pub bytes: Option<ShareReport>,
@@ -38,11 +38,11 @@ pub struct AccountReport {
     pub objects: Option<ShareReport>,
 }
 
-/// What somebody uses and may use.
+/// Usage and quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ShareReport {
     /// Used.
     pub used: u64,
-    /// The most that may be used; 0: as much as there is.
+    /// The quota; 0 for none.
     pub quota: u64,
 }

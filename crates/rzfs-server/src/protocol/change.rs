@@ -1,4 +1,4 @@
-//! What commands have changed of a pool that is imported for writing.
+//! Changes by commands of a pool that is imported for writing.
 
 use super::{SweepRequest, Temporary};
 use rzfs::Secret;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// A property and its value, as typed.
 pub type Pair = (String, String);
 
-/// What becomes of snapshots that somebody takes of a dataset while it is being destroyed.
+/// Treatment of snapshots that are taken while their dataset is being destroyed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Newcomers {
@@ -22,103 +22,102 @@ pub enum Newcomers {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// A new file system.
+    /// Create a file system.
     Create(NewFileSystem),
-    /// File systems, volumes and snapshots are destroyed, in this order: what is below others, or was
-    /// made of them, comes first.
+    /// Destroy file systems, volumes and snapshots, in this order: children and clones come first.
     Destroy {
         /// Their names.
         names: Vec<String>,
-        /// Detach mounts that are in use.
+        /// Detach mounts in use.
         force: bool,
-        /// What becomes of snapshots of theirs that are not named.
+        /// Treatment of their snapshots that are not named.
         newcomers: Newcomers,
     },
-    /// Snapshots are taken together: all of them, or none.
+    /// Take snapshots together: all of them, or none.
     Snapshot {
         /// Their names.
         names: Vec<String>,
-        /// Properties that each gets.
+        /// Properties of each.
         properties: Vec<Pair>,
     },
-    /// Snapshots are destroyed together: all of them, or none.
+    /// Destroy snapshots together: all of them, or none.
     DestroySnapshots {
         /// Their names.
         names: Vec<String>,
-        /// Those that somebody needs are destroyed when nobody does any more.
+        /// Destroy snapshots in use once they are no longer in use.
         defer: bool,
     },
-    /// Snapshots get another name: all of them, or none.
+    /// Rename snapshots: all of them, or none.
     RenameSnapshots {
         /// Their names.
         names: Vec<String>,
-        /// Their new name, without what they are of.
+        /// Their new name, without the dataset.
         to: String,
     },
-    /// A file system or volume becomes again what its last snapshot is.
+    /// Roll a file system or volume back to its last snapshot.
     Rollback {
         /// The snapshot; it is refused if there is a younger one.
         snapshot: String,
     },
-    /// A file system gets a newer version.
+    /// Upgrade the version of a file system.
     RaiseVersion {
         /// The file system.
         name: String,
         /// The version.
         version: u64,
     },
-    /// A file system or volume is made of a snapshot.
+    /// Clone a snapshot to a file system or volume.
     Clone(NewClone),
-    /// What has arrived of a stream that broke off is destroyed.
+    /// Destroy the partial state of an interrupted receive.
     AbandonReceive {
-        /// Where it was to be received.
+        /// Its target.
         name: String,
     },
-    /// A clone and what it is a clone of change places.
+    /// Promote a clone.
     Promote {
         /// The clone.
         name: String,
     },
-    /// Snapshots are kept from being destroyed.
+    /// Hold snapshots.
     Hold {
         /// Their names.
         names: Vec<String>,
-        /// By whom.
+        /// The tag.
         tag: String,
     },
-    /// They are not any more.
+    /// Release holds of snapshots.
     Release {
         /// Their names.
         names: Vec<String>,
-        /// By whom they were kept.
+        /// The tag.
         tag: String,
     },
-    /// A bookmark is made.
+    /// Create a bookmark.
     Bookmark {
         /// Of this snapshot or bookmark.
         source: String,
         /// Its name.
         name: String,
     },
-    /// A bookmark is removed.
+    /// Destroy a bookmark.
     DestroyBookmark {
         /// Its name.
         name: String,
     },
-    /// A dataset and all below it get another name.
+    /// Rename a dataset and all below it.
     Rename {
         /// Its name.
         from: String,
         /// Its new name.
         to: String,
-        /// Make the datasets above the new name that are missing.
+        /// Create missing ancestors of the new name.
         ancestors: bool,
-        /// Detach mounts that are in use.
+        /// Detach mounts in use.
         force: bool,
         /// Mounts stay where they are.
         leave_mounted: bool,
     },
-    /// Properties of a dataset are set, all or none of them.
+    /// Set properties of a dataset, all or none of them.
     Set {
         /// The dataset.
         name: String,
@@ -127,47 +126,47 @@ pub enum Change {
         /// Mounts stay where they are.
         leave_mounted: bool,
     },
-    /// A property of a dataset gets its inherited value.
+    /// Reset a property of a dataset to its inherited value.
     Inherit {
         /// The dataset.
         name: String,
         /// The property.
         property: String,
-        /// That of a send stream, if there is one.
+        /// To the received value, if there is one.
         received: bool,
     },
-    /// A file system is mounted.
+    /// Mount a file system.
     Mount {
         /// Its name.
         name: String,
-        /// How.
+        /// The options.
         manner: MountManner,
     },
-    /// Everything is mounted that is mounted by itself.
+    /// Mount everything that is mounted automatically.
     MountAll {
-        /// How.
+        /// The options.
         manner: MountManner,
     },
-    /// What a mount does otherwise than properties say is changed while it is used.
+    /// Change the temporary options of a mount in use.
     Remount {
         /// Name of the file system.
         name: String,
-        /// What is to be otherwise from now on; the rest stays as it is.
+        /// The options to change; the others stay.
         temporary: Temporary,
     },
-    /// A mount is ended.
+    /// End a mount.
     Unmount {
         /// Name of the file system, or the directory.
         target: String,
         /// Detach it if it is in use.
         force: bool,
     },
-    /// All mounts are ended; the pool stays.
+    /// End all mounts; the pool stays.
     UnmountAll {
-        /// Detach what is in use.
+        /// Detach mounts in use.
         force: bool,
     },
-    /// The key of an encryption root is loaded.
+    /// Load the key of an encryption root.
     LoadKey {
         /// The encryption root.
         name: String,
@@ -176,74 +175,74 @@ pub enum Change {
         /// Whether it is loaded, or only checked.
         purpose: Purpose,
     },
-    /// The key of an encryption root is forgotten.
+    /// Unload the key of an encryption root.
     UnloadKey {
         /// The encryption root.
         name: String,
     },
-    /// An encrypted dataset gets another key.
+    /// Change the key of an encrypted dataset.
     ChangeKey {
         /// The dataset.
         name: String,
-        /// Which one.
+        /// The new key.
         request: KeyRequest,
     },
-    /// A property of the pool is set.
+    /// Set a property of the pool.
     SetPool {
         /// The property and its value.
         property: Pair,
     },
-    /// Vdevs are added to the pool.
+    /// Add vdevs to the pool.
     Add(AddRequest),
-    /// All features are enabled that the property `compatibility` allows.
+    /// Enable all features that property `compatibility` allows.
     Upgrade,
-    /// Errors of devices are forgotten, and a suspended pool tries again what failed.
+    /// Clear device errors; a suspended pool retries failed I/O.
     Clear {
-        /// Name, path or guid of a vdev; all of them otherwise.
+        /// Name, path or guid of a vdev; `None` for all.
         vdev: Option<String>,
     },
-    /// Free space of devices is initialized or trimmed, or that ends.
+    /// Initialize or trim free space of devices, or stop that.
     Sweep(SweepRequest),
-    /// Blocks that there are once only are forgotten by the dedup tables.
+    /// Prune unique blocks from the dedup tables.
     PruneDedup(PruneLimit),
-    /// The dedup tables are read into memory.
+    /// Read the dedup tables into memory.
     PrefetchDedup,
-    /// The pool gets another guid.
+    /// Change the guid of the pool.
     Reguid,
-    /// Everything that was changed so far is written.
+    /// Write all pending changes.
     Sync,
 }
 
-/// How file systems are mounted.
+/// Options for mounting file systems.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct MountManner {
-    /// The directory for one whose mount point is `legacy`; else properties name it.
+    /// The directory for a file system with mount point `legacy`; otherwise properties name it.
     pub directory: Option<PathBuf>,
-    /// What is otherwise than properties say.
+    /// Temporary options.
     pub temporary: Temporary,
-    /// Hide what is in the directory, whatever property `overlay` says.
+    /// Hide the contents of the directory, whatever property `overlay` says.
     pub overlay: bool,
 }
 
-/// Which entries dedup tables forget.
+/// Which entries to prune from dedup tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PruneLimit {
-    /// Those that are older than so many seconds.
+    /// Those older than this many seconds.
     Age(u64),
-    /// So much of them in percent, the oldest.
+    /// This percentage of them, the oldest first.
     Percent(u64),
 }
 
-/// A file system that is to be made.
+/// A file system to be created.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NewFileSystem {
     /// Its name.
     pub name: String,
     /// Its own properties.
     pub properties: Vec<Pair>,
-    /// Make the file systems above it that are missing; it may exist itself.
+    /// Create missing ancestors; it may exist itself.
     pub ancestors: bool,
     /// Do not mount it.
     pub leave_unmounted: bool,
@@ -251,7 +250,7 @@ pub struct NewFileSystem {
     pub key: Option<Secret>,
 }
 
-/// A file system or volume that is to be made of a snapshot.
+/// A file system or volume to be cloned from a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NewClone {
     /// Its name.
@@ -260,50 +259,50 @@ pub struct NewClone {
     pub origin: String,
     /// Its own properties.
     pub properties: Vec<Pair>,
-    /// Make the file systems above it that are missing; it may exist itself.
+    /// Create missing ancestors; it may exist itself.
     pub ancestors: bool,
 }
 
-/// The key that an encrypted dataset is to have.
+/// The new key of an encrypted dataset.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyRequest {
-    /// Its own.
+    /// Its own key.
     New {
-        /// How it is given, and where it is.
+        /// Its format and location.
         properties: Vec<Pair>,
         /// The key.
         key: Secret,
     },
-    /// That of the dataset above.
+    /// That of the parent dataset.
     Inherit,
 }
 
-/// Whether something is done or only shown.
+/// Whether to act or only to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// It is done.
+    /// Act.
     #[default]
     Change,
-    /// It is checked.
+    /// Only check.
     DryRun,
 }
 
-/// Vdevs that are to be added.
+/// Vdevs to be added.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AddRequest {
     /// The words of `zpool add`.
     pub vdevs: Vec<String>,
     /// log2 of their sector size, if it is given.
     pub ashift: Option<u64>,
-    /// The size in bytes of files that are to be made.
+    /// The size in bytes of files to be created.
     pub missing_file_size: Option<u64>,
-    /// Take devices that seem to hold something else.
+    /// Accept devices that seem to be in use.
     pub allow_in_use: bool,
-    /// Take vdevs of another redundancy than the pool's.
+    /// Accept vdevs with another redundancy than the pool's.
     pub allow_replication_mismatch: bool,
-    /// Take vdevs of another sector size than the pool's.
+    /// Accept vdevs with another sector size than the pool's.
     pub allow_ashift_mismatch: bool,
     /// Guids of the pools that the user has imported.
     pub imported: Vec<u64>,
@@ -311,7 +310,7 @@ pub struct AddRequest {
     pub auxiliary: Vec<(u64, String)>,
 }
 
-/// Something that happened to a pool since it was opened.
+/// An event of a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EventReport {
     /// Its class, as in `sysevent.fs.zfs.pool_import`.
@@ -320,7 +319,7 @@ pub struct EventReport {
     pub seconds: u64,
     /// And nanoseconds.
     pub nanoseconds: u32,
-    /// What is known about it, in order.
+    /// Its details, in order.
     pub details: Vec<(String, EventDetail)>,
 }
 

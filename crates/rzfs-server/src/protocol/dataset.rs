@@ -72,7 +72,7 @@ pub struct DatasetListing {
 pub struct DatasetFailure {
     /// The name as asked for.
     pub name: String,
-    /// Why, as OpenZFS words it: `dataset does not exist`.
+    /// The reason, in OpenZFS's words: `dataset does not exist`.
     pub reason: String,
 }
 
@@ -85,10 +85,10 @@ pub struct DatasetReport {
     pub kind: DatasetKind,
     /// Txg of its creation.
     pub created: u64,
-    /// Whether it is being received, or was not received to its end.
+    /// Whether it is being received, or was received only partially.
     #[serde(default)]
     pub inconsistent: bool,
-    /// The properties that were asked for and apply.
+    /// The requested properties that apply.
     pub properties: Vec<PropertyReport>,
 }
 
@@ -118,7 +118,7 @@ pub enum PropertyValue {
 pub enum PropertySource {
     /// It is computed.
     None,
-    /// Nobody set it.
+    /// Not set.
     Default,
     /// Set here.
     Local,
@@ -161,6 +161,6 @@ pub struct MountReport {
     pub dataset: String,
     /// Where.
     pub mountpoint: String,
-    /// What it does otherwise than properties say.
+    /// Its temporary options.
     pub temporary: Temporary,
 }

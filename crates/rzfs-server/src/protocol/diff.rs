@@ -1,33 +1,33 @@
-//! What differs between two states of a file system, as `zfs diff` shows it.
+//! Differences between two states of a file system, as `zfs diff` shows them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// A question for a part of what differs.
+/// A query for a part of the differences.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DiffQuery {
     /// The earlier snapshot.
     pub from: String,
     /// The later one, or the file system.
     pub to: String,
-    /// The first object to be looked at: 0, or what the part before says.
+    /// The first object to compare: 0, or the position from the previous part.
     pub first: u64,
 }
 
-/// A part of what differs.
+/// A part of the differences.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DiffPart {
     /// Where the file system is mounted.
     pub mountpoint: Option<String>,
     /// The files.
     pub entries: Vec<DiffEntry>,
-    /// The first of the files that are not among them, as their paths are too long.
+    /// The first file that is omitted, as its path is too long.
     pub too_deep: Option<UnnamedFile>,
-    /// Where the next part begins, if there may be one.
+    /// The start of the next part, if there may be one.
     pub next: Option<u64>,
 }
 
-/// A file without a path that could be told.
+/// A file whose path cannot be shown.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UnnamedFile {
     /// Its number.
@@ -36,18 +36,18 @@ pub struct UnnamedFile {
     pub dataset: String,
 }
 
-/// A file that is not what it was.
+/// A file that differs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DiffEntry {
     /// The character that `-F` shows.
     pub kind: char,
     /// When it was changed: seconds of the epoch and nanoseconds.
     pub changed: (i64, u32),
-    /// What has become of it.
+    /// The change.
     pub change: DiffChange,
 }
 
-/// What has become of a file.
+/// The change of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiffChange {
@@ -55,14 +55,14 @@ pub enum DiffChange {
     Removed(DiffPath),
     /// It is new.
     Added(DiffPath),
-    /// Contents or attributes are others.
+    /// Contents or attributes differ.
     Modified {
         /// Its path.
         path: DiffPath,
-        /// How many links more it has.
+        /// The difference in its number of links.
         links: i64,
     },
-    /// It has another path.
+    /// Its path has changed.
     Renamed {
         /// The one before.
         from: DiffPath,
@@ -71,8 +71,8 @@ pub enum DiffChange {
     },
 }
 
-/// A path from the root of the file system on, as `zfs diff` shows it: what is not printed, and
-/// `\`, is `\` and four octal digits.
+/// A path from the root of the file system, as `zfs diff` shows it: unprintable bytes and `\`
+/// become `\` and four octal digits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DiffPath(String);
@@ -93,13 +93,13 @@ impl DiffPath {
         Self(text)
     }
 
-    /// As it is shown.
+    /// The displayed form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The bytes that it was made of.
+    /// The original bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let (mut bytes, mut rest) = (Vec::with_capacity(self.0.len()), self.0.as_bytes());

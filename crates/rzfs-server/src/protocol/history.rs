@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct HistoryReport {
     /// When it was written, in seconds since 1970.
     pub time: Option<u64>,
-    /// What it is about.
+    /// What it records.
     pub kind: HistoryKind,
-    /// What it tells. Requests to the kernel module take several lines.
+    /// Its text. Requests to the kernel module take several lines.
     pub text: String,
     /// Number of the user who gave the command.
     pub user: Option<u64>,
@@ -19,12 +19,12 @@ pub struct HistoryReport {
     pub zone: Option<String>,
 }
 
-/// What a record of the history is about.
+/// The kind of a history record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HistoryKind {
-    /// A command that somebody gave.
+    /// A command of a user.
     Command,
-    /// What came of it inside.
+    /// An internal change.
     Internal,
 }

@@ -1,18 +1,18 @@
-//! The vdevs of a pool as they would be.
+//! The projected vdevs of a pool.
 
 use serde::{Deserialize, Serialize};
 
-/// The vdevs of a pool as they would be: a tree of names, one after the other.
+/// The projected vdevs of a pool: a tree of names as a list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Layout {
-    /// What is above comes before what is below it.
+    /// Parents come before children.
     pub lines: Vec<LayoutLine>,
 }
 
 /// A name in a [`Layout`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LayoutLine {
-    /// How many there are above it.
+    /// Its number of ancestors.
     pub depth: u32,
     /// The pool, a class of vdevs, a vdev, or a device.
     pub name: String,

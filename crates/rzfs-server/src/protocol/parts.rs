@@ -1,19 +1,19 @@
 //! Streams of snapshots, as `zfs send` writes them and `zfs receive` reads them.
 //!
-//! A stream is no text and may be as long as a pool. It comes as parts:
+//! A stream is binary and may be as long as a pool. It comes as parts:
 //!
 //! ```text
-//! length, 4 bytes, little-endian | so many bytes of the stream     any number of times
+//! length, 4 bytes, little-endian | that many bytes of the stream   any number of times
 //! 0 0 0 0
 //! ```
-//! One that is [sent](super::Request::Send) is followed by the answer, and nothing else on that
-//! connection. One that is to be [received](super::Request::Receive) follows the request, and the answer
-//! may come before its end. Either way the bytes pass through the peer: a process that has a pool, which
-//! may be somebody else's, is given no descriptor of the one who asks.
+//! A [sent](super::Request::Send) stream is followed by the answer, and nothing else on that
+//! connection. One to be [received](super::Request::Receive) follows the request, and the answer
+//! may come before its end. Either way the bytes pass through the peer: the process of a pool,
+//! which may be another user's, gets no descriptor of the client.
 
 use std::io::{self, Read, Write};
 
-/// Bytes before a part that say how long it is.
+/// Bytes of the length before a part.
 const PART_HEADER: usize = 4;
 
 /// The longest part that is written, in bytes.
@@ -31,7 +31,7 @@ impl<W: Write> PartWriter<W> {
         Self { to }
     }
 
-    /// Says that this was all, and hands back where it went.
+    /// Marks the end, and returns the underlying writer.
     ///
     /// # Errors
     /// It cannot be written.
@@ -58,11 +58,11 @@ impl<W: Write> Write for PartWriter<W> {
     }
 }
 
-/// A reader of parts. That there are no more is the end; that there is no end is an error.
+/// A reader of parts. The end mark is the end; a missing one is an error.
 #[derive(Debug)]
 pub struct PartReader<R> {
     from: R,
-    /// Bytes of this part that were not read yet.
+    /// Unread bytes of this part.
     left: u32,
     is_over: bool,
 }

@@ -16,7 +16,7 @@ pub struct PoolReport {
     pub version: u64,
     /// State of the pool as the labels have it (0 active, 1 exported, 2 destroyed).
     pub label_state: u64,
-    /// The condition that matters most.
+    /// The most important condition.
     pub status: PoolStatus,
     /// The administrator's note.
     pub comment: Option<String>,
@@ -38,7 +38,7 @@ pub struct PoolReport {
     pub checkpoint: Option<CheckpointReport>,
     /// Dedup tables, if there are any.
     pub dedup: Option<DedupReport>,
-    /// Blocks with errors that the pool's error log knows.
+    /// Damaged blocks in the pool's error log.
     pub damage: Vec<DamagedFile>,
     /// Bytes that can never be freed because of damage.
     pub leaked: u64,
@@ -46,18 +46,18 @@ pub struct PoolReport {
     pub load: LoadReport,
 }
 
-/// What an import has to say about a pool.
+/// The result of loading a pool for import.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LoadReport {
     /// Features that are missing here, as `guid (description)`.
     pub unsupported_features: Vec<String>,
-    /// It cannot be imported with the options given.
+    /// It cannot be imported with these options.
     pub refused: bool,
     /// Host that wrote the labels last; 0 when it had no host id.
     pub hostid: u64,
     /// Name of that host.
     pub hostname: String,
-    /// Datasets whose intent log was not replayed; what is in it is not visible.
+    /// Datasets whose intent log was not replayed; its changes are not visible.
     pub pending_intent_logs: u64,
 }
 
@@ -128,13 +128,13 @@ pub struct VdevReport {
     pub statistics: VdevStatistics,
     /// Bytes that can be used, with parity.
     pub asize: u64,
-    /// The first and the last txg of which a leaf that is used lacks something.
+    /// The first and the last txg of which a leaf in use lacks data.
     pub lacks: Option<(u64, u64)>,
     /// The initialization of a leaf, if there was one.
     pub initialize: Option<SweepReport>,
     /// The TRIM of a leaf, if there was one.
     pub trim: Option<SweepReport>,
-    /// A leaf that cannot discard.
+    /// Whether a leaf cannot discard.
     pub keeps_everything: bool,
     /// Children in order.
     pub children: Vec<VdevReport>,
@@ -145,13 +145,13 @@ pub struct VdevReport {
 pub struct VdevStatistics {
     /// Allocated.
     pub allocated: u64,
-    /// What can be allocated.
+    /// Space that can be allocated.
     pub space: u64,
-    /// What can be stored, without parity.
+    /// Space for data, without parity.
     pub deflated_space: u64,
     /// The smallest size of a device that could replace this one.
     pub replaceable_size: u64,
-    /// What the vdev could grow by.
+    /// Space by which the vdev could grow.
     pub expandable_size: u64,
     /// Size of the device.
     pub physical_size: u64,
@@ -173,26 +173,26 @@ pub struct VdevStatistics {
     pub slow_ios: Option<u64>,
 }
 
-/// How far a scan is.
+/// The state of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScanState {
-    /// It goes on when the pool is imported writable.
+    /// It continues when the pool is imported writable.
     Scanning,
     /// The administrator paused it.
     Paused,
     /// Done.
     Finished,
-    /// Given up.
+    /// Canceled.
     Canceled,
 }
 
 /// A scrub or resilver; times in seconds since the epoch, amounts in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ScanReport {
-    /// What it does.
+    /// Its function.
     pub function: ScanFunction,
-    /// How far it is.
+    /// Its state.
     pub state: ScanState,
     /// When it began.
     pub start_time: u64,
@@ -200,24 +200,24 @@ pub struct ScanReport {
     pub end_time: u64,
     /// When it was paused.
     pub pause_time: u64,
-    /// What there is to examine.
+    /// Amount to examine.
     pub to_examine: u64,
-    /// What was examined.
+    /// Amount examined.
     pub examined: u64,
-    /// What was skipped.
+    /// Amount skipped.
     pub skipped: u64,
-    /// What was repaired or resilvered.
+    /// Amount repaired or resilvered.
     pub processed: u64,
     /// Errors that could not be repaired.
     pub errors: u64,
-    /// What was issued.
+    /// Amount issued.
     pub issued: u64,
 }
 
 /// The removal of a top-level vdev.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemovalReport {
-    /// How far it is; [`ScanState::Scanning`] is an evacuation that was interrupted.
+    /// Its state; [`ScanState::Scanning`] is an interrupted evacuation.
     pub state: ScanState,
     /// The vdev.
     pub vdev: u64,
@@ -236,7 +236,7 @@ pub struct RemovalReport {
 /// The expansion of a RAID-Z vdev.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExpansionReport {
-    /// How far it is.
+    /// Its state.
     pub state: ScanState,
     /// The vdev.
     pub vdev: u64,
@@ -278,6 +278,6 @@ pub struct DedupReport {
 /// An entry of the error log.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct DamagedFile {
-    /// `POOL/FS:/path`, or what is known of it: `POOL/FS:<0x2>`, `<metadata>:<0x1>`.
+    /// `POOL/FS:/path`, or the known part of it: `POOL/FS:<0x2>`, `<metadata>:<0x1>`.
     pub name: String,
 }

@@ -1,24 +1,24 @@
-//! What is asked for when a snapshot is received, and what is said of it.
+//! The request to receive a snapshot, and its answers.
 
 use super::Pair;
 use serde::{Deserialize, Serialize};
 
-/// Where a stream goes to, by names that it has itself: `pool/a/b@snapshot`, say.
+/// The destination of a stream, by the names in it: `pool/a/b@snapshot`, say.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReceiveTarget {
-    /// To this file system or volume, under the name of the snapshot that the stream says.
+    /// This file system or volume, with the stream's snapshot name.
     Dataset(String),
-    /// To this snapshot.
+    /// This snapshot.
     Snapshot(String),
-    /// Below this file system, with all names but that of the pool: `a/b`.
+    /// Below this file system, with all names but the pool's: `a/b`.
     Path(String),
     /// Below this file system, with the last name: `b`.
     LastName(String),
 }
 
 impl ReceiveTarget {
-    /// The dataset that was named, without a snapshot.
+    /// The named dataset, without a snapshot.
     #[must_use]
     pub fn dataset(&self) -> &str {
         match self {
@@ -28,104 +28,104 @@ impl ReceiveTarget {
     }
 }
 
-/// What is to be received.
+/// A receive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReceiveRequest {
-    /// Where it goes to.
+    /// Its destination.
     pub target: ReceiveTarget,
-    /// The snapshot of which a target that is not there becomes a clone.
+    /// The snapshot from which a missing target is cloned.
     pub origin: Option<String>,
-    /// Properties that the target gets, and that what comes below it inherits; also if nothing comes of
-    /// the target itself.
+    /// Properties of the target, which datasets received below it inherit; even if the target
+    /// itself is not received.
     pub properties: Vec<Pair>,
-    /// Properties whose received values are not in force.
+    /// Properties whose received values do not take effect.
     pub excluded: Vec<String>,
-    /// Changes of the target are given up, and snapshots that are younger than the stream's source.
+    /// Discard changes of the target, and snapshots younger than the stream's source.
     pub force: bool,
-    /// Mounts that are in use make way for changes of a tree.
+    /// Detach mounts in use for changes of a tree.
     pub force_unmount: bool,
-    /// Who kept the snapshots where they were sent is not taken over.
+    /// Ignore the holds that were sent.
     pub skip_holds: bool,
-    /// Nothing gets mounted that is not, and what is mounted stays where it is.
+    /// Make no mounts, and leave existing ones in place.
     pub leave_unmounted: bool,
-    /// What becomes of what has arrived when the stream breaks off.
+    /// Treatment of the partial state of an interrupted stream.
     pub remains: Remains,
-    /// Nothing is received: it is only said what would be. The stream is read all the same.
+    /// Receive nothing, only report. The stream is read nevertheless.
     pub dry_run: bool,
-    /// The line that the pool's history gets.
+    /// The line for the pool's history.
     pub command: String,
 }
 
-/// What becomes of what has arrived when a stream breaks off.
+/// Treatment of the partial state of an interrupted stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remains {
     /// It is destroyed.
     Destroyed,
-    /// It is kept: another stream can go on with it.
+    /// It is kept: the receive can be resumed.
     Kept,
 }
 
-/// What is received, said when the beginning of the stream has been read.
+/// The description of a receive, sent once the beginning of the stream is read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReceiveReport {
-    /// The snapshot as the stream names it.
+    /// The snapshot's name in the stream.
     pub sent: String,
-    /// The snapshot that it becomes here.
+    /// Its local name.
     pub snapshot: String,
-    /// What the stream has of it.
+    /// The extent of the stream.
     pub extent: StreamExtent,
-    /// The snapshot that was found here of which a new dataset becomes a clone.
+    /// The local snapshot from which a new dataset is cloned.
     pub origin: Option<String>,
 }
 
-/// What a stream has of its snapshot.
+/// The extent of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamExtent {
-    /// All.
+    /// The whole snapshot.
     Full,
-    /// What has changed.
+    /// The changes.
     Incremental,
-    /// The snapshot is there already: the stream, one of a package, is passed over.
+    /// The snapshot exists already: this stream of a package is skipped.
     Known,
 }
 
-/// A change that brings what is here into line with a tree that was sent.
+/// A change that adjusts the local tree to a sent one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TreeChange {
-    /// A dataset or snapshot that was not sent is destroyed.
+    /// Destroy a dataset or snapshot that was not sent.
     Destroy {
         /// Its name.
         name: String,
     },
-    /// A dataset or snapshot that has another name where it was sent is renamed.
+    /// Rename a dataset or snapshot to its name at the sender.
     Rename {
         /// Its name.
         from: String,
         /// Its new name.
         to: String,
     },
-    /// A clone changes places with what it is a clone of.
+    /// Promote a clone.
     Promote {
         /// The clone.
         name: String,
     },
-    /// A dataset does not have the snapshot that the news are to: nothing is done.
+    /// Leave a dataset that lacks the source snapshot of the increment.
     Leave {
         /// The dataset.
         name: String,
-        /// The snapshot, without the name of the dataset.
+        /// The snapshot, without the dataset.
         from: String,
     },
 }
 
-/// A change of a tree, and what became of it.
+/// A change of a tree, and its outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TreeReport {
     /// The change.
     pub change: TreeChange,
-    /// Why it was not made, if it was not.
+    /// The reason why it failed, if it did.
     pub failure: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! What is asked for when a snapshot is sent.
+//! The request to send a snapshot.
 
 use serde::{Deserialize, Serialize};
 
-/// How one gets from one snapshot to a later one.
+/// The steps from one snapshot to a later one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steps {
@@ -12,83 +12,83 @@ pub enum Steps {
     Each,
 }
 
-/// What of a snapshot is sent.
+/// The part of a snapshot that is sent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Portion {
-    /// All, or what is new.
+    /// All of it, or the increment.
     Complete,
-    /// What is missing of a stream that broke off: the snapshot is the one that the token names then, under
-    /// whichever name it has by now, and so is what the receiver has.
+    /// The rest of an interrupted stream: the snapshot is the one in the token, whatever its
+    /// current name, and so is the receiver's.
     Rest {
         /// The token.
         token: String,
     },
-    /// What has arrived of it where a stream broke off: the snapshot is the file system or volume there.
+    /// The partial state of an interrupted receive: the snapshot is its target.
     Arrived,
 }
 
-/// Which values of properties are sent along.
+/// The values of properties that are sent.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SentProperties {
-    /// None, but those of a tree.
+    /// None, except for a tree.
     #[default]
     None,
-    /// Those in force that are a dataset's own.
+    /// A dataset's own effective ones.
     InForce,
-    /// Those that were received, whatever is in force.
+    /// The received ones, even if not effective.
     Received,
 }
 
-/// What becomes of a tree in which a snapshot is missing somewhere.
+/// Treatment of datasets of a tree without the snapshot.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingSnapshots {
-    /// Nothing is sent.
+    /// Sending is refused.
     #[default]
     Refused,
-    /// What does not have it, and all below that, is left out.
+    /// They, and all below, are left out.
     Skipped,
 }
 
-/// Everything below what is sent.
+/// The tree below the sent dataset.
 #[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SentTree {
-    /// Datasets that are not sent, nor what is below them.
+    /// Datasets that are not sent, nor their descendants.
     pub excluded: Vec<String>,
-    /// What becomes of those that do not have the snapshot.
+    /// Treatment of datasets without the snapshot.
     pub missing: MissingSnapshots,
 }
 
-/// What is to be sent.
+/// A send.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SendRequest {
     /// The snapshot.
     pub snapshot: String,
     /// The snapshot or bookmark that the receiver has.
     pub from: Option<String>,
-    /// Whether snapshots between them are sent, too.
+    /// Whether intermediate snapshots are sent, too.
     pub steps: Steps,
-    /// Blocks beyond 128 KiB stay whole.
+    /// Do not split blocks over 128 KiB.
     pub large_blocks: bool,
-    /// Blocks that lie in their pointers are sent as such.
+    /// Send embedded blocks as such.
     pub embedded: bool,
-    /// Compressed blocks are sent as they are stored.
+    /// Send compressed blocks as stored.
     pub compressed: bool,
-    /// Encrypted blocks are sent as they are stored, and what is not encrypted in all of these forms.
+    /// Send encrypted blocks as stored, and others in all of these forms.
     pub raw: bool,
-    /// What of the snapshot.
+    /// The part of the snapshot.
     pub portion: Portion,
-    /// Which properties are told.
+    /// The properties to send.
     pub properties: SentProperties,
-    /// Whether it is told who keeps the snapshots.
+    /// Whether to send holds.
     pub holds: bool,
-    /// What is below the dataset, with all snapshots, if that is sent, too.
+    /// The tree below the dataset, with all snapshots, if it is sent, too.
     pub tree: Option<SentTree>,
 }
 
-/// How long a stream is.
+/// The size of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StreamSize {
     /// The snapshot.
@@ -99,11 +99,11 @@ pub struct StreamSize {
     pub bytes: u64,
 }
 
-/// How long the streams of a request are.
+/// The sizes of the streams of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StreamSizes {
-    /// Of each, in their order.
+    /// One for each, in order.
     pub sizes: Vec<StreamSize>,
-    /// What is left out, a line for each.
+    /// Omissions, a line for each.
     pub skipped: Vec<String>,
 }

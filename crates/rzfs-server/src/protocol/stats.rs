@@ -1,4 +1,4 @@
-//! What a pool counts.
+//! The counters of a pool.
 
 use rzfs_cache::{ArcStats, ZfetchStats};
 use rzfs_dmu::txg::{DmuTxStats, TxgStats};
@@ -8,7 +8,7 @@ use rzfs_kstat::{Figure, Kstat};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a pool has counted since it was opened.
+/// The counters of a pool since it was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StatsReport {
     /// Groups of numbers.
@@ -17,14 +17,14 @@ pub struct StatsReport {
     pub txgs: Vec<TxgReport>,
 }
 
-/// A group of numbers of a pool, or of one of its datasets.
+/// A group of counters of a pool, or of one of its datasets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KstatReport {
-    /// Which group.
+    /// The group.
     pub kind: KstatKind,
-    /// Whose numbers they are, if they are a dataset's.
+    /// The dataset, if they belong to one.
     pub objset: Option<ObjsetName>,
-    /// The numbers, by the names of [`KstatKind::figures`].
+    /// The values, by the names of [`KstatKind::figures`].
     pub values: BTreeMap<String, u64>,
 }
 
@@ -42,29 +42,29 @@ pub struct ObjsetName {
 pub struct TxgReport {
     /// Its number.
     pub txg: u64,
-    /// OpenZFS's letter for how far it has come.
+    /// OpenZFS's letter for its state.
     pub state: char,
-    /// The numbers, by the names of [`TxgReport::figures`].
+    /// The values, by the names of [`TxgReport::figures`].
     pub values: BTreeMap<String, u64>,
 }
 
-/// Which group of numbers.
+/// A group of counters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KstatKind {
-    /// The cache of blocks.
+    /// The block cache.
     Arcstats,
-    /// Reading ahead.
+    /// Prefetching.
     Zfetchstats,
     /// Transactions.
     DmuTx,
     /// Intent logs.
     Zil,
-    /// What users do to a file system.
+    /// Operations of users on a file system.
     Objset,
 }
 
-/// What the cache could do and no pool asks for: it would always be 0.
+/// Counters of cache operations that no pool uses: always 0.
 const UNUSED: [&str; 7] = [
     "uncached_hits",
     "uncached_size",
@@ -88,7 +88,7 @@ impl KstatKind {
         }
     }
 
-    /// What its numbers are, in the order in which they are shown.
+    /// The counters, in display order.
     pub fn figures(self) -> impl Iterator<Item = &'static Figure> {
         let figures = match self {
             Self::Arcstats => ArcStats::FIGURES,
@@ -113,7 +113,7 @@ impl KstatReport {
 }
 
 impl TxgReport {
-    /// What the numbers are, in the order in which they are shown.
+    /// The values, in display order.
     #[must_use]
     pub const fn figures() -> &'static [Figure] {
         TxgStats::FIGURES

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 /// A sweep of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SweepReport {
-    /// How it stands.
+    /// Its state.
     pub state: SweepState,
-    /// When the state changed last, in seconds since the epoch.
+    /// The time of the last change of state, in seconds since the epoch.
     pub action_time: u64,
-    /// Bytes that are done.
+    /// Bytes done.
     pub done: u64,
-    /// Bytes that there are to do.
+    /// Bytes to do.
     pub total: u64,
 }
 
 impl SweepReport {
-    /// How much is done, in percent.
+    /// The progress in percent.
     #[must_use]
     pub fn percent(&self) -> u64 {
         let percent = u128::from(self.done) * 100 / u128::from(self.total.max(1));
@@ -28,20 +28,20 @@ impl SweepReport {
     }
 }
 
-/// Sweeps that are to begin or to end.
+/// Sweeps to be started or stopped.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SweepRequest {
-    /// What is done.
+    /// The operation.
     pub kind: SweepKind,
-    /// What is wanted.
+    /// The order.
     pub order: SweepOrder,
-    /// Whether devices have to erase what they discard.
+    /// Whether devices must erase discarded data.
     pub erasure: Erasure,
-    /// Names, paths or guids of leaves; all of the pool's if there are none.
+    /// Names, paths or guids of leaves; none for all of the pool's.
     pub devices: Vec<String>,
 }
 
-/// What may be left of what a device discards.
+/// What may remain of discarded data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Erasure {

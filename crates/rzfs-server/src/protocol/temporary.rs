@@ -1,10 +1,10 @@
-//! What a mount does otherwise than properties say.
+//! Temporary options of a mount.
 
 use rzfs_format::property::DatasetProperty;
 use serde::{Deserialize, Serialize};
 
-/// Values of properties that hold for one mount, for as long as it lasts: the options of mount(8)
-/// that stand for properties. `zfs get` shows them with the source `temporary`.
+/// Values of properties that hold for one mount as long as it lasts: mount(8) options that
+/// correspond to properties. `zfs get` shows them with the source `temporary`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Temporary {
@@ -23,7 +23,7 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// The properties that it is about.
+    /// The properties covered.
     pub const PROPERTIES: [DatasetProperty; 6] = [
         DatasetProperty::ReadOnly,
         DatasetProperty::Devices,
@@ -33,7 +33,7 @@ impl Temporary {
         DatasetProperty::Relatime,
     ];
 
-    /// Takes a mount option, unless it stands for none of these properties; tells which.
+    /// Parses a mount option; returns whether it corresponds to one of these properties.
     #[must_use]
     pub fn take(&mut self, option: &str) -> bool {
         let (property, is_on) = match option {
@@ -50,10 +50,10 @@ impl Temporary {
             _ => {
                 let negated = option.strip_prefix("no");
                 match DatasetProperty::from_name(negated.unwrap_or(option)) {
-                    // mount(8) has words of its own for this one.
+                    // mount(8) has special options for this one.
                     None | Some(DatasetProperty::ReadOnly) => return false,
-                    // It passes those first, in whatever order they were given: of two that
-                    // contradict each other the safe one counts.
+                    // It passes those first, regardless of their order: of two contradictory ones
+                    // the safe one counts.
                     Some(property @ (DatasetProperty::Devices | DatasetProperty::SetUid))
                         if self.value(property) == Some(false) =>
                     {
@@ -68,7 +68,7 @@ impl Temporary {
         true
     }
 
-    /// The options that stand for these.
+    /// The corresponding mount options.
     #[must_use]
     pub fn options(&self) -> Vec<&'static str> {
         let words = [
@@ -85,7 +85,7 @@ impl Temporary {
         words.into_iter().filter_map(word).collect()
     }
 
-    /// The value of a property, if it is one of these and has another than its own.
+    /// The value of a property, if it is overridden.
     #[must_use]
     pub fn value(mut self, property: DatasetProperty) -> Option<bool> {
         self.value_mut(property).and_then(|value| *value)
@@ -103,7 +103,7 @@ impl Temporary {
         })
     }
 
-    /// These, and where they say nothing the others.
+    /// These, or else the others.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         self.mapped(|property, value| value.or(others.value(property)))
@@ -121,7 +121,7 @@ impl Temporary {
         self.mapped(|_, value| value.map(|is_on| !is_on))
     }
 
-    /// Those of them of which something is so, by property and value.
+    /// Those that satisfy a condition on property and value.
     #[must_use]
     pub fn filtered(self, is_so: impl Fn(DatasetProperty, bool) -> bool) -> Self {
         self.mapped(|property, value| value.filter(|is_on| is_so(property, *is_on)))

@@ -1,5 +1,5 @@
-//! Messages as lines of JSON. Requests may have keys in them, so whatever holds a line is wiped
-//! when it moves and when it is dropped.
+//! Messages as lines of JSON. Requests may contain keys, so every buffer of a line is wiped when it
+//! moves and on drop.
 
 use super::{Envelope, VERSION};
 use rzfs_blockdev::without_number;
@@ -23,10 +23,10 @@ pub enum WireError {
     /// The peer closed the connection instead of answering.
     #[error("control socket: the peer closed the connection")]
     Closed,
-    /// The message is longer than is ever needed.
+    /// The message exceeds the limit.
     #[error("control socket: a message of more than {0} bytes")]
     TooLong(u64),
-    /// The message is not a message.
+    /// The message cannot be parsed.
     #[error("control socket: malformed message: {0}")]
     Malformed(#[from] serde_json::Error),
     /// The peer is another release of rzfs.
@@ -55,9 +55,9 @@ pub fn encode<T: Serialize>(body: &T) -> Result<Zeroizing<Vec<u8>>, WireError> {
     Ok(line.0)
 }
 
-/// The message in a line. The version is checked before anything else of it.
+/// Decodes the message in a line. The version is checked first.
 pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, WireError> {
-    /// What every version has; the rest is skipped, not kept.
+    /// The fields common to all versions; the rest is skipped, not kept.
     #[derive(Deserialize)]
     struct Versioned {
         version: u32,
@@ -70,7 +70,7 @@ pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, WireError> {
     Ok(envelope.body)
 }
 
-/// Bytes that leave no copy behind when they need more room.
+/// Bytes that leave no copy behind when they grow.
 #[derive(Default)]
 struct WipedBytes(Zeroizing<Vec<u8>>);
 
@@ -93,15 +93,15 @@ impl Write for WipedBytes {
     }
 }
 
-/// What has arrived of requests: room to read into, and the requests whose lines are whole.
+/// A receive buffer for requests, with room to read into and any complete ones.
 #[derive(Debug)]
 pub struct Incoming {
-    /// All of it is initialized; what is not filled is zeros.
+    /// Fully initialized; the unfilled part is zero.
     bytes: Zeroizing<Vec<u8>>,
     filled: usize,
 }
 
-/// Bytes that a connection has room for until a request needs more.
+/// Initial size of the buffer.
 const ROOM: usize = 4096;
 
 impl Default for Incoming {
@@ -111,7 +111,7 @@ impl Default for Incoming {
 }
 
 impl Incoming {
-    /// Room for more of a request; none when it is longer than [`MAX_REQUEST`].
+    /// Room for more of a request; `None` if it exceeds [`MAX_REQUEST`].
     pub fn room(&mut self) -> Option<&mut [u8]> {
         if self.filled == self.bytes.len() {
             let limit = usize::try_from(MAX_REQUEST).unwrap_or(usize::MAX);
@@ -126,12 +126,12 @@ impl Incoming {
         Some(&mut self.bytes[self.filled..])
     }
 
-    /// So many bytes were read into the room.
+    /// Marks `count` bytes as read into the room.
     pub fn fill(&mut self, count: usize) {
         self.filled = self.filled.saturating_add(count).min(self.bytes.len());
     }
 
-    /// The next request, if all of it is there; its line is wiped.
+    /// The next request, if it is complete; its line is wiped.
     pub fn next_message<T: DeserializeOwned>(&mut self) -> Option<Result<T, WireError>> {
         let end = self.bytes[..self.filled].iter().position(|byte| *byte == b'\n')? + 1;
         let request = decode(&self.bytes[..end]);
@@ -141,7 +141,7 @@ impl Incoming {
         Some(request)
     }
 
-    /// What has arrived behind the last request.
+    /// The data after the last request.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
         self.bytes.get(..self.filled).unwrap_or_default()

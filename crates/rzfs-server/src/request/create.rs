@@ -1,4 +1,4 @@
-//! A pool that is to be made.
+//! Requests to create a pool.
 
 use crate::control::{AskedPools, ControlDirectory};
 use crate::error::ServeError;
@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 
-/// A pool that is to be made, and imported until it is exported.
+/// A pool to be created, and imported until it is exported.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CreateRequest {
     /// Its name.
     pub pool: String,
     /// Words that describe its vdevs.
     pub vdevs: Vec<String>,
-    /// Whether devices are taken that seem to be in use.
+    /// Whether to use devices that seem to be in use.
     pub force: bool,
-    /// Whether no features are enabled but those that properties name.
+    /// Whether to enable only features named by properties.
     pub without_features: bool,
     /// Properties of the pool.
     pub properties: Vec<(String, String)>,
     /// Properties of its root file system.
     pub root_properties: Vec<(String, String)>,
-    /// Bytes of files that are missing and are to be made.
+    /// Size of missing files, which are created.
     pub size: Option<u64>,
-    /// What of it is tuned.
+    /// Its tunables.
     pub tunables: Tunables,
     /// The key of the root file system.
     pub key: Option<Secret>,
@@ -37,9 +37,9 @@ impl CreateRequest {
     /// Checks everything and opens the devices.
     ///
     /// # Errors
-    /// [`ServeError::Create`], or other pools of this user cannot be asked which devices they have.
+    /// [`ServeError::Create`], or other pools of this user cannot be asked for their devices.
     pub fn plan(&self) -> Result<PlannedPool, ServeError> {
-        // The devices of those that do not answer are claimed.
+        // The devices of unresponsive pools are claimed.
         let AskedPools { local, silent } = ControlDirectory::of_user().local_pools()?;
         silent.iter().for_each(|error| tracing::debug!("{error}: it is left out"));
         let mut new = NewPool::new(&self.pool)
@@ -68,7 +68,7 @@ impl CreateRequest {
         Ok(new.plan()?)
     }
 
-    /// Refuses a new pool whose root file system would be mounted on something.
+    /// Refuses a new pool whose root file system would hide something.
     ///
     /// # Errors
     /// [`ServeError::MountPointInUse`], [`ServeError::MountPoint`].
@@ -88,7 +88,7 @@ impl CreateRequest {
         };
         match std::fs::read_dir(&path).map(|mut entries| entries.next()) {
             Ok(None) => Ok(()),
-            // What is missing is made.
+            // A missing directory is created.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Ok(Some(_)) => Err(ServeError::MountPointInUse(path)),
             Err(source) => Err(ServeError::MountPoint { path, source }),

@@ -1,4 +1,4 @@
-//! What users, groups and projects use of a file system and may use.
+//! Usage and quotas of users, groups and projects of a file system.
 
 use crate::protocol::{
     AccountOwner, AccountQuery, AccountReport, Refusal, RefusalKind, ShareReport,
@@ -8,7 +8,7 @@ use rzfs_format::fuid::{Fuid, FuidTable};
 use rzfs_format::objset::ObjsetType;
 use rzfs_zpl::{Account, QuotaOwner, Share, ZplError, stored_accounts, stored_domains};
 
-/// The accounts that a query asks for, owner by owner and by number.
+/// The queried accounts, by owner and number.
 pub(super) fn report(
     tree: &DatasetTree,
     query: &AccountQuery,
@@ -42,7 +42,7 @@ pub(super) fn report(
     Ok(reports)
 }
 
-/// One of a domain without a name has an empty one.
+/// A domain without a name is empty.
 fn account_of(
     owner: AccountOwner,
     id: Fuid,

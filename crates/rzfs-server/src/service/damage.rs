@@ -1,4 +1,4 @@
-//! The files that the error log is about.
+//! The files in the error log.
 
 use crate::protocol::{DamagedFile, MountReport};
 use rzfs_dsl::dataset::Dataset;
@@ -8,7 +8,7 @@ use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zpl::{FilePath, FileSystem};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names of the files that the error log is about, as `zpool status -v` shows them.
+/// Names of the files in the error log, as `zpool status -v` shows them.
 pub(super) fn files(pool: &Pool, mounts: &[MountReport]) -> Result<Vec<DamagedFile>, PoolError> {
     let mut heads: BTreeMap<ObjsetId, Vec<Place<'_>>> = BTreeMap::new();
     let mut names = BTreeSet::new();
@@ -34,7 +34,7 @@ fn number(entry: &ErrorLogEntry) -> String {
 /// A dataset that may have a damaged block.
 struct Place<'a> {
     dataset: Dataset,
-    /// None where there are no files, or none that can be read.
+    /// `None` if there are no files, or they cannot be read.
     files: Option<FileSystem>,
     mount: Option<&'a MountReport>,
 }
@@ -56,7 +56,7 @@ impl<'a> Place<'a> {
         std::iter::once(dataset).chain(snapshots).map(place).collect()
     }
 
-    /// Whether the dataset has the block, as far as that is known.
+    /// Whether the dataset has the block, as far as known.
     fn has(&self, entry: &ErrorLogEntry) -> bool {
         let (Some(birth), Ok(objset)) = (entry.birth, self.dataset.open_locked()) else {
             return !self.dataset.is_snapshot();

@@ -14,7 +14,7 @@ use rzfs_zpl::{stored_quota, stored_usage};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Answers a query. What cannot be read is a failure of that name; the others are answered.
+/// Answers a query. A name that cannot be read is a failure; the others are answered.
 pub(super) fn list(
     tree: &DatasetTree,
     query: &DatasetQuery,
@@ -34,7 +34,7 @@ pub(super) fn list(
     walk.listing
 }
 
-/// Who keeps snapshots from being destroyed.
+/// The holds of snapshots.
 pub(super) fn holds(tree: &DatasetTree, names: &[String]) -> Result<Vec<HoldReport>, Refusal> {
     let mut reports = Vec::new();
     for name in names {
@@ -49,7 +49,7 @@ pub(super) fn holds(tree: &DatasetTree, names: &[String]) -> Result<Vec<HoldRepo
     Ok(reports)
 }
 
-/// Bytes that come back when runs of snapshots, from the first to the last, are destroyed.
+/// The bytes reclaimed by destroying runs of snapshots, from the first to the last.
 pub(super) fn reclaimed(tree: &DatasetTree, runs: &[(String, String)]) -> Result<u64, Refusal> {
     let mut bytes = 0_u64;
     for (first, last) in runs {
@@ -84,8 +84,8 @@ pub(super) fn move_mount_points(listing: &mut DatasetListing, root: &Path) {
     }
 }
 
-/// Shows what mounts do otherwise than the properties of their file systems say. Nothing is changed
-/// in those of a pool that is not written.
+/// Shows the temporary options of mounts in place of properties. A read-only pool is always
+/// `readonly`.
 pub(super) fn show_temporary(listing: &mut DatasetListing, mounts: &[MountReport], access: Access) {
     for dataset in &mut listing.datasets {
         let Some(mount) = mounts.iter().find(|one| one.dataset == dataset.name) else { continue };
@@ -110,14 +110,14 @@ struct Walk<'a> {
     query: &'a DatasetQuery,
     mounts: &'a [MountReport],
     seen: BTreeSet<String>,
-    /// Directories whose children are listed: each once, whatever names it has.
+    /// Directories whose children are listed: each once, whatever its names.
     entered: BTreeSet<ObjectId>,
     listing: DatasetListing,
 }
 
 impl Walk<'_> {
     fn named(&mut self, name: &str) {
-        // What another name has led to may be wanted from here to a greater depth.
+        // A directory listed under another name may be wanted to a greater depth from here.
         self.entered.clear();
         if name.contains('#') {
             match self.tree.open_bookmark(name) {
@@ -133,7 +133,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A file system or volume, and what is below it.
+    /// A file system or volume, and its descendants.
     fn head(&mut self, dataset: &Dataset, depth: Option<u32>) {
         match dataset.kind() {
             Ok(dataset::DatasetKind::Volume) => self.dataset(dataset, DatasetKind::Volume),
@@ -157,7 +157,7 @@ impl Walk<'_> {
                 Err(error) => self.fail(dataset.name(), &error),
             }
         }
-        // A name that is too long has more above it than there can be.
+        // An overlong name has more ancestors than possible.
         let is_possible = dataset.name().len() <= DatasetName::MAX_LEN;
         if !is_possible || !self.entered.insert(dataset.directory_object()) {
             return;
@@ -207,7 +207,7 @@ impl Walk<'_> {
                     }
                 }
                 reports.retain(|report| {
-                    // Values that say nothing stay out of `all`, as OpenZFS has it.
+                    // Unset values are left out of `all`, as in OpenZFS.
                     report.value != PropertyValue::Unset
                 });
             }
@@ -277,8 +277,8 @@ impl Walk<'_> {
     }
 }
 
-/// What somebody uses of a file system or snapshot, or may use. What cannot be read, because it is
-/// no file system or its key is not loaded, has no value.
+/// The usage or quota of an owner in a file system or snapshot. It has no value if it cannot be
+/// read: it is not a file system or its key is not loaded.
 fn owned(dataset: &Dataset, name: &str, property: OwnerProperty) -> Option<PropertyReport> {
     let OwnerProperty { aspect, owner, unit, id } = property;
     let objset = dataset.open_objset().ok()?;

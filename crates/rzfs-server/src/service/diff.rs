@@ -1,4 +1,4 @@
-//! What differs between two states of a file system.
+//! Differences between two states of a file system.
 
 use crate::protocol::{
     DiffChange, DiffEntry, DiffPart, DiffPath, DiffQuery, MountReport, Refusal, UnnamedFile,
@@ -10,7 +10,7 @@ use rzfs_format::dirent::FileKind;
 use rzfs_zpl::{DiffState, Difference, FileChange, FileSystem, TooDeep};
 use std::fmt::Display;
 
-/// Answers a question for a part of what differs.
+/// Answers a query for a part of the differences.
 pub(super) fn part(
     pool: &Pool,
     query: &DiffQuery,

@@ -1,9 +1,9 @@
-//! Finding file systems that requests name.
+//! Lookup of file systems in requests.
 
 use crate::protocol::{Refusal, RefusalKind};
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, DatasetTree};
 
-/// The file system with this name; what is none, or not there, is refused.
+/// The file system with this name; other datasets and missing ones are refused.
 pub(crate) fn file_system(tree: &DatasetTree, name: &str) -> Result<Dataset, Refusal> {
     let unopened = |reason: &dyn std::fmt::Display| {
         Refusal::of_kind(RefusalKind::Unopened, format!("cannot open '{name}': {reason}"))

@@ -4,7 +4,7 @@ use crate::protocol::{HistoryKind, HistoryReport};
 use rzfs_dsl::pool::{HistoryEvent, HistoryRecord};
 use rzfs_dsl::{Pool, PoolError};
 
-/// Columns by which the lists of a request are indented.
+/// Indentation of the lists of a request, in columns.
 const INDENT: usize = 8;
 
 /// All records, the oldest first.

@@ -1,4 +1,4 @@
-//! Pools that could be imported, as plain data.
+//! Importable pools as plain data.
 
 use super::pool::feature;
 use super::vdevs;
@@ -6,7 +6,7 @@ use crate::protocol::{LoadReport, PoolReport, PoolStatus, VdevReport, VdevRole};
 use rzfs_dsl::import::{ImportError, ImportablePool};
 use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 
-/// A pool that was found on devices and not imported.
+/// The report of a pool found on devices but not imported.
 #[must_use]
 pub fn importable(pool: &ImportablePool) -> PoolReport {
     let mut root = pool.vdevs.as_ref().map(|tree| vdevs::tree(tree, &[])).unwrap_or_default();
@@ -48,9 +48,9 @@ pub fn importable(pool: &ImportablePool) -> PoolReport {
     }
 }
 
-/// A vdev with all below it as a listing shows it: where devices are missing, their last paths
-/// tell best which are meant. A pool that cannot be opened does not tell what its vdevs are for,
-/// except that labels know log devices.
+/// A vdev and its descendants as in a listing: the last paths of missing devices identify them
+/// best. The roles of vdevs in a pool that cannot be opened are unknown, except for log devices,
+/// which labels identify.
 fn as_listed(vdev: &mut VdevReport, is_open: bool) {
     vdev.not_present = false;
     if !is_open && vdev.role != VdevRole::Log {
@@ -59,8 +59,7 @@ fn as_listed(vdev: &mut VdevReport, is_open: bool) {
     vdev.children.iter_mut().for_each(|child| as_listed(child, is_open));
 }
 
-/// The condition that a listing shows: cache devices are missed as others are, if there is nothing
-/// worse to say.
+/// The condition shown in a listing: missing cache devices count, unless there is something worse.
 fn listed(status: PoolStatus, auxiliary: &[AuxiliaryVdev]) -> PoolStatus {
     let is_missing = |one: &AuxiliaryVdev| {
         one.kind == AuxiliaryKind::Cache && one.state == AuxiliaryState::Unavailable
@@ -86,7 +85,7 @@ fn listed(status: PoolStatus, auxiliary: &[AuxiliaryVdev]) -> PoolStatus {
     }
 }
 
-/// What a label says, which nobody has checked: it writes no lines of its own into a listing.
+/// Unchecked text of a label on one line: it must not start lines in a listing.
 fn on_one_line(text: &str) -> String {
     text.replace('\n', "?")
 }

@@ -1,4 +1,4 @@
-//! The vdevs of a pool as they would be, as plain data (spec 09, section 3.5).
+//! The projected vdevs of a pool as plain data (spec 09, section 3.5).
 
 use crate::protocol::{Layout, LayoutLine};
 use rzfs::Pool;
@@ -7,8 +7,7 @@ use rzfs_vdev::config::{AllocationBias, VdevKind};
 use rzfs_vdev::create::{NewDevice, TopLayout, TopSpec, VdevSpec};
 use rzfs_vdev::{Vdev, VdevConfig};
 
-/// Sections of top-level vdevs below the one of ordinary data, in the order in which they are
-/// shown.
+/// Sections of top-level vdevs after the ordinary ones, in display order.
 const CLASSES: [(&str, AllocationBias); 3] = [
     ("dedup", AllocationBias::Dedup),
     ("special", AllocationBias::Special),
@@ -30,7 +29,7 @@ impl Layout {
         layout
     }
 
-    /// The layout of a pool that gets these devices.
+    /// The layout of a pool with these devices added.
     #[must_use]
     pub fn of_growth(pool: &Pool, devices: &VdevSpec<NewDevice>) -> Self {
         let present = |bias| -> Vec<LayoutLine> {
@@ -72,7 +71,7 @@ impl Layout {
         lines
     }
 
-    /// Adds a heading and what is below it, if there is anything.
+    /// Adds a heading with its lines, if there are any.
     fn section(&mut self, name: &str, lines: Vec<LayoutLine>) {
         if !lines.is_empty() {
             self.lines.push(line(0, name.to_owned()));
@@ -95,7 +94,7 @@ fn below(vdev: Vdev<'_>, depth: u32) -> Vec<LayoutLine> {
     std::iter::once(line(depth, name)).chain(children).collect()
 }
 
-/// The name of a vdev that has others; it has no number yet.
+/// The name of a vdev with children; it has no number yet.
 fn group(top: &TopSpec<NewDevice>) -> Option<String> {
     match top.layout {
         TopLayout::Single => None,
@@ -112,7 +111,7 @@ fn shown(device: &NewDevice) -> String {
     short(device.kind, &device.path)
 }
 
-/// The same for a vdev that the pool has.
+/// The same for a vdev of the pool.
 fn path(vdev: &VdevConfig) -> String {
     match &vdev.hints.path {
         Some(path) => short(vdev.kind, &path.to_text()),

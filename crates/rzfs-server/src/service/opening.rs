@@ -1,4 +1,4 @@
-//! What is known of an open pool besides what is on its devices.
+//! State of an open pool that is not on its devices.
 
 use rzfs::setting::CacheFile;
 use rzfs_dsl::pool::FailMode;
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 
-/// What is known of an open pool besides what is on its devices.
+/// State of an open pool that is not on its devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opening {
     /// What OpenZFS calls `load_guid`: another number every time a pool is opened.
     pub load_guid: u64,
-    /// What it is open for.
+    /// Its access mode.
     pub access: Access,
     /// The directory below which its file systems are mounted.
     pub alternate_root: Option<PathBuf>,
-    /// What property `cachefile` says; one that has an alternate root has none by itself.
+    /// Property `cachefile`; by default none with an alternate root.
     pub cache_file: Option<CacheFile>,
-    /// If it waits for its devices: what becomes of writers meanwhile.
+    /// The fate of writers while the pool waits for its devices, if it does.
     pub suspended: Option<FailMode>,
 }
 
-/// What a pool is open for.
+/// The access mode of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Access {
     /// Reading: nothing is written to its devices, ever.
@@ -33,7 +33,7 @@ pub enum Access {
 }
 
 impl Opening {
-    /// A pool that was opened just now.
+    /// The state of a pool that was just opened.
     #[must_use]
     pub fn now(pool: Guid, access: Access) -> Self {
         let load_guid = RandomState::new().hash_one(pool.get());

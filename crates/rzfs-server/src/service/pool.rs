@@ -15,10 +15,10 @@ use rzfs_vdev::VdevTree;
 /// Bytes of an entry of a removed vdev's mapping in memory.
 const MAPPING_ENTRY: u64 = 24;
 
-/// In OpenZFS's memory an entry of a dedup table takes at least this much.
+/// Minimum memory of a dedup table entry in OpenZFS.
 const DDT_CORE_UNIT: u64 = 64 << 10;
 
-/// Everything that `zpool` shows of a pool.
+/// The data for `zpool` about a pool.
 pub(super) fn report(
     pool: &Pool,
     opening: &Opening,
@@ -63,7 +63,7 @@ pub(super) fn report(
     Ok(report)
 }
 
-/// What was said of a pool before its devices failed, with what is known without them.
+/// The last report of a pool before its devices failed, updated without them.
 pub(super) fn renewed(
     last: PoolReport,
     vdevs: &VdevTree,

@@ -10,7 +10,7 @@ use rzfs_format::ddt::DdtStats;
 use rzfs_format::features::{Feature, Release};
 use rzfs_format::property::PoolProperty;
 
-/// Collects properties in their order.
+/// Collects properties in order.
 #[derive(Debug, Default)]
 struct Properties(Vec<PropertyReport>);
 
@@ -147,7 +147,7 @@ fn some(bytes: u64) -> PropertyValue {
     if bytes > 0 { Number(bytes) } else { Unset }
 }
 
-/// What `health` says of a pool.
+/// The value of property `health`.
 pub(super) fn health(report: &PoolReport) -> PropertyValue {
     if report.status.is_suspended() {
         return Text("SUSPENDED".to_owned());
@@ -155,7 +155,7 @@ pub(super) fn health(report: &PoolReport) -> PropertyValue {
     Text(report.root.health.to_string())
 }
 
-/// The features of OpenZFS 2.3 whatever their state, younger ones only where the pool has them.
+/// All features of OpenZFS 2.3, and newer ones only if the pool has them.
 fn features(pool: &Pool, all: &mut Properties) {
     for feature in Feature::ALL {
         let state = pool.features().state(*feature);

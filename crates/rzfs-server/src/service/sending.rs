@@ -14,22 +14,22 @@ use rzfs_stream::Package;
 use std::io::Write;
 use wording::failed;
 
-/// Snapshots that can be sent, and that nobody destroys meanwhile. Nothing else is held of the pool: if
-/// that is let go of by force, the stream has no end.
+/// Snapshots ready to be sent, which cannot be destroyed meanwhile. Nothing else of the pool is
+/// held: after a forced end the stream breaks off.
 #[derive(Debug)]
 pub struct Sending {
     request: SendRequest,
     sends: Vec<Send>,
-    /// From what to what each of them is.
+    /// The source and the snapshot of each.
     steps: Vec<(Option<String>, String)>,
-    /// What the package says that they are in; nothing if that is enough to be one, or there is none.
+    /// The contents described by the package; `None` without a description or a package.
     contents: Option<Package>,
-    /// What is left out.
+    /// Omissions.
     skipped: Vec<String>,
 }
 
 impl Sending {
-    /// Looks for what is asked for in a pool.
+    /// Resolves a request in a pool.
     pub(super) fn open(pool: &Pool, request: &SendRequest) -> Result<Self, Refusal> {
         match &request.portion {
             Portion::Complete => {}
@@ -48,7 +48,7 @@ impl Sending {
         Ok(Self { request: request.clone(), sends, steps, contents, skipped: plan.skipped })
     }
 
-    /// How long the streams are.
+    /// The sizes of the streams.
     pub(super) fn sizes(&self) -> Result<Vec<StreamSize>, Refusal> {
         let sizes = self.sends.iter().zip(&self.steps).map(|(send, (from, snapshot))| {
             let bytes = send.size().map_err(|error| failed(&self.request, &error))?;
@@ -57,12 +57,12 @@ impl Sending {
         sizes.collect()
     }
 
-    /// What is left out, a line for each.
+    /// Omissions, a line for each.
     pub(super) fn skipped(&self) -> Vec<String> {
         self.skipped.clone()
     }
 
-    /// Writes the stream, and answers whether it is whole.
+    /// Writes the stream, and returns whether it is complete.
     pub fn write_to(&self, to: &mut dyn Write) -> Answer {
         let is_package = self.contents.is_some() || self.request.steps == Steps::Each;
         let written = match self.sends.as_slice() {
@@ -79,10 +79,10 @@ impl Sending {
     }
 }
 
-/// The form that is asked for, and what such streams have besides.
+/// The requested form, combined with the features of such streams.
 const fn form(request: &SendRequest, features: StreamFeatures) -> Form {
     Form {
-        // The rest of a stream has blocks of the sizes that it had so far.
+        // The rest of a stream keeps the block sizes of its beginning.
         large_blocks: match request.portion {
             Portion::Complete => request.large_blocks,
             Portion::Rest { .. } | Portion::Arrived => {
@@ -91,7 +91,7 @@ const fn form(request: &SendRequest, features: StreamFeatures) -> Form {
         },
         embedded: request.embedded || features.contains(StreamFeatures::EMBED_DATA),
         compressed: request.compressed || features.contains(StreamFeatures::COMPRESSED),
-        // Nor is it raw if that was not.
+        // Nor is it raw unless its beginning was.
         raw: request.raw && matches!(request.portion, Portion::Complete),
     }
 }

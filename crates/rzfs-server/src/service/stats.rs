@@ -1,4 +1,4 @@
-//! What a pool counts, as plain data.
+//! The counters of a pool, as plain data.
 
 use crate::protocol::{KstatKind, KstatReport, ObjsetName, StatsReport, TxgReport};
 use rzfs_dmu::BlockPipeline;
@@ -10,7 +10,7 @@ use rzfs_format::objset::ObjsetType;
 use rzfs_kstat::Kstat;
 use std::collections::BTreeMap;
 
-/// What a pool that is only read has counted; `file_systems` are those that somebody reads.
+/// The counters of a read-only pool; `file_systems` are those in use.
 #[must_use]
 pub fn of_pool(
     pool: &Pool,
@@ -21,7 +21,7 @@ pub fn of_pool(
     StatsReport { kstats, txgs: Vec::new() }
 }
 
-/// What a pool that is written has counted.
+/// The counters of a writable pool.
 #[must_use]
 pub fn of_writable(pool: &LivePool) -> StatsReport {
     let mut kstats = of_pipeline(pool.pipeline());

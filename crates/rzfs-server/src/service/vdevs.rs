@@ -12,7 +12,7 @@ use rzfs_vdev::{AuxReason, Health, Vdev, VdevConfig, VdevKind, VdevState, VdevTr
 /// Bytes of a cache device's own header.
 const CACHE_HEADER: u64 = 4 << 10;
 
-/// Bytes of a device that labels and boot area take.
+/// Bytes of labels and boot area on a device.
 const LABELS: u64 = START_SIZE + END_SIZE;
 
 /// A tree of vdevs with the space of its top-level vdevs.
@@ -32,7 +32,7 @@ pub(super) fn tree(tree: &VdevTree, space: &[VdevSpace]) -> VdevReport {
     root
 }
 
-/// The fragmentation of ordinary vdevs, weighted by their sizes; none if one of them has none.
+/// The fragmentation of ordinary vdevs, weighted by size; `None` if it is unknown for one of them.
 fn fragmentation(root: &VdevReport) -> Option<u64> {
     let (mut weighted, mut space) = (0u128, 0u128);
     for top in root.children.iter().filter(|top| top.role == VdevRole::Normal) {
@@ -76,8 +76,8 @@ fn vdev(tree: &VdevTree, one: Vdev<'_>, space: &[VdevSpace]) -> VdevReport {
     report
 }
 
-/// A tree of vdevs as they are now, with what an older one says of their space and what was done
-/// with them, which only their devices tell.
+/// The current tree of vdevs, with space and sweeps from an older report, which only their devices
+/// could provide.
 pub(super) fn renewed(vdevs: &VdevTree, older: &VdevReport) -> VdevReport {
     let mut root = tree(vdevs, &[]);
     take_over(&mut root, older);
@@ -111,7 +111,7 @@ fn find(report: &VdevReport, guid: u64) -> Option<&VdevReport> {
     (report.guid == guid).then_some(report).or_else(below)
 }
 
-/// Whether a vdev can be used, and what it has done so far.
+/// Sets the health and the counters of a vdev.
 fn set_state(report: &mut VdevReport, one: Vdev<'_>) {
     let (health, errors, io) = (one.health(), one.errors(), one.io());
     report.health = health;
@@ -124,7 +124,7 @@ fn set_state(report: &mut VdevReport, one: Vdev<'_>) {
     statistics.checksum_errors = errors.checksum;
 }
 
-/// The first and the last txg of which a leaf lacks something while it is used.
+/// The first and the last txg of which a leaf in use lacks data.
 fn lacking(leaf: Vdev<'_>) -> Option<(u64, u64)> {
     let missing = leaf.missing_txgs().filter(|_| leaf.health().is_usable())?;
     Some((missing.first()?.get(), missing.last()?.get()))
@@ -139,7 +139,7 @@ fn role(top: Vdev<'_>) -> VdevRole {
     }
 }
 
-/// What a configuration says about a vdev, without its children.
+/// A vdev's report from its configuration, without its children.
 fn of_config(config: &VdevConfig, role: VdevRole, health: Health) -> VdevReport {
     let draid = config.draid.unwrap_or_default();
     let is_missing = health.state == VdevState::CantOpen;
@@ -154,7 +154,7 @@ fn of_config(config: &VdevConfig, role: VdevRole, health: Health) -> VdevReport 
             .map(|path| String::from_utf8_lossy(path.as_bytes()).into_owned()),
         whole_disk: config.hints.whole_disk.is_some_and(|whole| whole != 0),
         not_present: config.kind.is_device() && is_missing,
-        // Very old RAID-Z vdevs do not say that they have one column of parity.
+        // Very old RAID-Z vdevs do not record their single parity column.
         parity: config.nparity.unwrap_or(u64::from(config.kind == VdevKind::Raidz)),
         draid_data: draid.data,
         draid_spares: draid.spares,
@@ -168,7 +168,7 @@ fn of_config(config: &VdevConfig, role: VdevRole, health: Health) -> VdevReport 
 pub(super) fn missing_log(config: &VdevConfig) -> VdevReport {
     let health = Health { state: VdevState::CantOpen, aux: AuxReason::OpenFailed };
     let children = config.children.iter().map(missing_log).collect();
-    // Paths tell best which devices are meant.
+    // Paths identify devices best.
     let not_present = false;
     VdevReport { not_present, children, ..of_config(config, VdevRole::Log, health) }
 }
@@ -196,7 +196,7 @@ fn replaceable_size(one: Vdev<'_>, space: &[VdevSpace]) -> u64 {
     size.div_ceil(columns.max(1)).saturating_add(reserve + LABELS)
 }
 
-/// Adds what is known of initializations and TRIMs to a tree.
+/// Adds initializations and TRIMs to a tree.
 pub(super) fn add_sweeps(report: &mut VdevReport, sweeps: &[LeafSweep]) {
     for sweep in sweeps.iter().filter(|sweep| sweep.leaf.get() == report.guid) {
         let LeafSweep { done, total, record, .. } = *sweep;
@@ -219,7 +219,7 @@ pub(super) fn auxiliary(
     vdevs.iter().filter(|vdev| vdev.kind == kind).map(|one| auxiliary_vdev(one, tree)).collect()
 }
 
-/// Bytes of a distributed spare: those of any device of its dRAID.
+/// Size of a distributed spare: that of any device of its dRAID.
 fn distributed_size(vdev: &AuxiliaryVdev, tree: &VdevTree) -> u64 {
     let draid = vdev.config.top_guid.and_then(|guid| tree.by_guid(guid));
     let mut devices = draid.into_iter().flat_map(Vdev::children).filter_map(Vdev::device);
@@ -237,7 +237,7 @@ fn auxiliary_vdev(vdev: &AuxiliaryVdev, tree: Option<&VdevTree>) -> VdevReport {
         AuxiliaryKind::Cache => VdevRole::Cache,
     };
     let mut report = of_config(&vdev.config, role, Health { state, aux });
-    // They keep their paths: nothing else tells which device is meant.
+    // They keep their paths: nothing else identifies the device.
     report.not_present = false;
     let size = match (&vdev.device, tree) {
         (Some(device), _) => device.geometry().size,

@@ -1,7 +1,7 @@
-//! Claiming space: every block takes its bytes out of what the space maps have as allocated.
+//! Claims space: every block removes its bytes from the space allocated in the space maps.
 //!
-//! What cannot be taken is a block on free space, or one that overlaps another. What is left at
-//! the end is leaked: allocated, but no block's.
+//! A failure means a block on free space, or one that overlaps another. The remainder at the end is
+//! leaked: allocated, but part of no block.
 
 use rzfs_dmu::threads::start_up_to;
 use rzfs_dmu::{BlockError, BlockPipeline, MAX_GANG_DEPTH};
@@ -21,10 +21,10 @@ const MAX_DEPTH: u32 = 64;
 /// Why the space of a block cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimError {
-    /// It is not allocated, or claimed before.
+    /// It is not allocated, or already claimed.
     #[error("vdev {vdev}: {source}")]
     Range { vdev: VdevId, source: RangeError },
-    /// The address is not one of the pool's.
+    /// The address is invalid in the pool.
     #[error("address {0} is not in this pool")]
     Address(Dva),
     /// A gang header cannot be read.
@@ -33,33 +33,33 @@ pub(super) enum ClaimError {
     /// The sizes in a gang tree contradict each other, or it is too deep.
     #[error("the gang tree at {0} contradicts itself")]
     GangTree(Dva),
-    /// The mapping of a removed vdev does not have the range.
+    /// The mapping of a removed vdev lacks the range.
     #[error("the mapping of the removed vdev {0} has a gap")]
     Mapping(VdevId),
 }
 
-/// What is allocated on one vdev, by metaslab.
+/// The unclaimed space of one vdev, by metaslab.
 struct VdevClaims {
     geometry: VdevGeometry,
     metaslabs: Vec<RangeTree>,
 }
 
-/// What is allocated in a pool and not claimed yet.
+/// The allocated but unclaimed space of a pool.
 pub(super) struct Claims<'a> {
     pipeline: &'a BlockPipeline,
     vdevs: BTreeMap<VdevId, VdevClaims>,
 }
 
-/// A part of a vdev that nobody claimed.
+/// An unclaimed part of a vdev.
 pub(super) struct Leak {
     pub(super) vdev: VdevId,
     pub(super) range: Range<u64>,
 }
 
 impl<'a> Claims<'a> {
-    /// Loads what the space maps of a pool have as allocated; several metaslabs at a time.
+    /// Loads the allocated space from the space maps of a pool, several metaslabs at a time.
     ///
-    /// `progress` is told the vdev and metaslab that comes next.
+    /// `progress` is called with the next vdev and metaslab.
     pub(super) fn load(
         pool: &'a Pool,
         progress: &mut dyn FnMut(VdevId, usize, usize),
@@ -86,12 +86,12 @@ impl<'a> Claims<'a> {
         self.pipeline.vdevs()
     }
 
-    /// Takes bytes of a vdev that are allocated but belong to no block that will be visited.
+    /// Claims allocated bytes of a vdev that belong to no block of the walk.
     pub(super) fn take(&mut self, vdev: VdevId, range: Range<u64>) -> Result<(), ClaimError> {
         self.concrete(vdev, range)
     }
 
-    /// Takes all copies of a block.
+    /// Claims all copies of a block.
     pub(super) fn claim(&mut self, pointer: &BlockPointer) -> Result<(), ClaimError> {
         self.claim_below(pointer, MAX_GANG_DEPTH)
     }
@@ -107,7 +107,7 @@ impl<'a> Claims<'a> {
         let depth = depth.checked_sub(1).ok_or(ClaimError::GangTree(first))?;
         let members = self.pipeline.gang_members(pointer)?;
         for (copy, dva) in pointer.dvas().enumerate() {
-            // The leader's size counts the header and everything below it.
+            // The leader's size includes the header and everything below it.
             let below = members.iter().filter_map(|member| member.dvas().nth(copy));
             let below: u64 = below.map(Dva::asize).sum();
             let header = dva.asize().checked_sub(below).filter(|size| *size > 0);
@@ -117,7 +117,7 @@ impl<'a> Claims<'a> {
         members.iter().try_for_each(|member| self.claim_below(member, depth))
     }
 
-    /// Takes a range; that of a removed vdev where its copy is.
+    /// Claims a range; for a removed vdev, at its new location.
     fn range(
         &mut self,
         vdev: VdevId,
@@ -155,13 +155,13 @@ impl<'a> Claims<'a> {
         tree.remove(range).map_err(|source| ClaimError::Range { vdev, source })
     }
 
-    /// What is allocated in a range of a vdev and not claimed.
+    /// The unclaimed parts of a vdev.
     pub(super) fn unclaimed(&self, vdev: VdevId) -> impl Iterator<Item = Range<u64>> + '_ {
         let vdev = self.vdevs.get(&vdev);
         vdev.into_iter().flat_map(|claims| claims.metaslabs.iter().flat_map(RangeTree::iter))
     }
 
-    /// What nobody claimed.
+    /// All unclaimed space.
     pub(super) fn leaks(&self) -> impl Iterator<Item = Leak> + '_ {
         self.vdevs
             .keys()

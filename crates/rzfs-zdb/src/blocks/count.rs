@@ -5,11 +5,11 @@ use rzfs_format::object_type::ObjectType;
 
 /// Rows of the table: the 54 fixed object types, then three that only zdb has, then the total.
 pub(super) const ROWS: usize = 58;
-/// Index of the row of blocks that are free but not yet given back.
+/// Index of the row of deferred frees.
 pub(super) const DEFERRED: usize = 54;
 /// Index of the row of objects with self-describing types.
 pub(super) const OTHER: usize = 56;
-/// Index of the row of everything.
+/// Index of the total row.
 pub(super) const TOTAL: usize = 57;
 /// Levels that are counted, 0 to 11; [`ALL_LEVELS`] is their sum.
 pub(super) const LEVELS: usize = 12;
@@ -17,7 +17,7 @@ pub(super) const LEVELS: usize = 12;
 pub(super) const ALL_LEVELS: usize = LEVELS;
 
 const SECTOR_SHIFT: u32 = 9;
-/// Buckets of the histogram of physical sizes: one a sector up to 128 KiB, and one for the rest.
+/// Buckets of the histogram of physical sizes: one per sector up to 128 KiB, and one for the rest.
 const SIZE_BUCKETS: usize = (128 << 10 >> SECTOR_SHIFT) + 2;
 /// Buckets of the histograms by powers of two, 512 bytes to 16 MiB.
 pub(super) const POWER_BUCKETS: usize = 16;
@@ -33,7 +33,7 @@ pub(super) struct Tally {
     pub(super) gangs: u64,
     /// Blocks with two or more copies on one vdev.
     pub(super) dittos: u64,
-    /// Blocks by physical size in sectors; empty until there is one.
+    /// Blocks by physical size in sectors; empty without blocks.
     pub(super) sizes: Vec<u64>,
 }
 
@@ -57,25 +57,25 @@ impl PowerHistogram {
     }
 }
 
-/// What a block is counted as.
+/// The row in which a block is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CountAs {
     /// By the type of its object.
     Type,
-    /// Free but not yet given back.
+    /// Deferred frees.
     Deferred,
 }
 
-/// Everything that is counted.
+/// All counters of blocks.
 #[derive(Clone, Debug)]
 pub(super) struct BlockCounts {
     rows: Vec<Vec<Tally>>,
     pub(super) psizes: PowerHistogram,
     pub(super) lsizes: PowerHistogram,
     pub(super) asizes: PowerHistogram,
-    /// Embedded pointers by the bytes of their payload.
+    /// Embedded pointers by payload size.
     pub(super) embedded_sizes: Vec<u64>,
-    /// Embedded pointers by what they hold.
+    /// Embedded pointers by type of data.
     pub(super) embedded_kinds: [u64; 256],
 }
 
@@ -92,7 +92,7 @@ impl Default for BlockCounts {
     }
 }
 
-/// Copies of a block that share a vdev.
+/// Whether copies of a block share a vdev.
 fn is_ditto(pointer: &BlockPointer) -> bool {
     let mut seen = [None; 3];
     for (slot, dva) in pointer.dvas().enumerate() {
@@ -112,7 +112,7 @@ pub(super) fn is_metadata(pointer: &BlockPointer) -> bool {
 }
 
 impl BlockCounts {
-    /// The sums of metadata, of the fixed types that take space at all.
+    /// The sums of metadata, over the fixed types that occupy space.
     pub(super) fn metadata(&self) -> Tally {
         let mut sum = Tally::default();
         for (row, levels) in self.rows.iter().enumerate().take(DEFERRED) {
@@ -136,7 +136,7 @@ impl BlockCounts {
         self.tally(TOTAL, ALL_LEVELS).cloned().unwrap_or_default()
     }
 
-    /// Counts a block that is no hole.
+    /// Counts a block that is not a hole.
     pub(super) fn record(&mut self, pointer: &BlockPointer, count_as: CountAs) {
         let number = usize::from(pointer.object_type_number());
         let row = match count_as {

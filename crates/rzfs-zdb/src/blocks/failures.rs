@@ -1,8 +1,8 @@
-//! Blocks that cannot be read, and how often which error happened.
+//! Unreadable blocks, and counts of errors.
 //!
-//! A block of metadata is read twice: by the walk, which needs what is in it, and by the verifier.
-//! What both cannot read is reported once; in a pool with thousands of such blocks a few are
-//! reported twice, because no more than [`MAX_WAITING`] of them wait for each other.
+//! A block of metadata is read twice: by the walk, which needs its contents, and by the verifier.
+//! If both fail it is reported once; in a pool with thousands of such blocks a few are reported
+//! twice, because at most [`MAX_WAITING`] failures are held back for comparison.
 
 use super::count::is_metadata;
 use super::verify::Failure;
@@ -13,16 +13,16 @@ use rzfs_format::units::Bookmark;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 
-/// Most errors of the walk that wait for the verifier.
+/// Maximum number of errors of the walk held back for the verifier.
 const MAX_WAITING: usize = 1 << 14;
 
-/// Everything that could not be read.
+/// All failures to read.
 #[derive(Default)]
 pub(super) struct Failures {
     counts: BTreeMap<i32, u64>,
-    /// Metadata that the verifier has reported since the errors of the walk were.
+    /// Metadata reported by the verifier since the last report of the walk's errors.
     reported: HashSet<Bookmark>,
-    /// What the walk could not read, until the verifier has said which of it it reports.
+    /// Errors of the walk, held back until the verifier has reported its own.
     unwalked: Vec<DmuError>,
 }
 
@@ -36,21 +36,21 @@ impl Failures {
         }
         let shown = session.arguments.blocks >= 2;
         let pointer = if shown { Full(&failure.pointer).to_string() } else { String::new() };
-        // A report that cannot be written fails again where it can be handled.
+        // If a report cannot be written the next write fails where that can be handled.
         let _ = writeln!(
             session.out,
             "zdb_blkptr_cb: Got error {errno} reading {bookmark} {pointer} -- skipping"
         );
     }
 
-    /// Notes what the walk cannot read. Says whether it is time to [report](Self::report_unwalked)
-    /// it.
+    /// Records a failure of the walk. Returns whether it is time to [report](Self::report_unwalked)
+    /// them.
     pub(super) fn unwalked(&mut self, error: DmuError) -> bool {
         self.unwalked.push(error);
         self.unwalked.len() >= MAX_WAITING
     }
 
-    /// Reports what only the walk cannot read, once all blocks so far are verified.
+    /// Reports failures of the walk alone, once all blocks so far are verified.
     pub(super) fn report_unwalked(&mut self, session: &mut Session<'_>) {
         for error in std::mem::take(&mut self.unwalked) {
             let (errno, text) = match &error {
@@ -66,7 +66,7 @@ impl Failures {
         self.reported.clear();
     }
 
-    /// Shows how often which error happened.
+    /// Shows the counts of errors.
     pub(super) fn print_counts(&self, session: &mut Session<'_>) -> io::Result<Verdict> {
         if self.counts.is_empty() {
             return Ok(Verdict::Clean);
@@ -79,7 +79,7 @@ impl Failures {
     }
 }
 
-/// The number of an error, as OpenZFS has it: a wrong checksum is not just an I/O error.
+/// The errno of an error, as in OpenZFS: a wrong checksum is not just an I/O error.
 fn errno(error: &BlockError) -> i32 {
     match error {
         BlockError::Device(error) => error.errno(),

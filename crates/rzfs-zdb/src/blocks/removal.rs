@@ -11,12 +11,12 @@ use std::ops::Range;
 /// Entries of a mapping that are read together.
 const BATCH: u64 = 1 << 14;
 
-/// The vdev that is being removed, if a removal is under way.
+/// The vdev being removed, if a removal is under way.
 pub(super) fn active(state: &RemovalState) -> Option<VdevId> {
     state.vdev.filter(|_| state.status == RemovalStatus::Active)
 }
 
-/// Where the blocks that are allocated on the vdev were copied to so far.
+/// The locations to which the vdev's allocated blocks were copied so far.
 pub(super) fn copied(
     pool: &Pool,
     claims: &Claims<'_>,

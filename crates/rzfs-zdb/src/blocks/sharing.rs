@@ -1,8 +1,8 @@
 //! Blocks with several references: deduplicated and cloned ones take their space once.
 //!
-//! The tables say how many references a block has. All but the last one that is visited save its
-//! space; the last one claims it. So a reference too few in the tables shows up as a block on
-//! claimed space, and one too many as a leak.
+//! The tables have the number of references of a block. All but the last one visited save its
+//! space; the last one claims it. So a reference missing in the tables shows up as a block on
+//! claimed space, and a surplus one as a leak.
 
 use crate::cloning::CloneTables;
 use crate::dedup::DedupTables;
@@ -13,12 +13,12 @@ use std::collections::HashMap;
 
 use super::count::is_metadata;
 
-/// References beyond those visited so far, and the space that sharing saves.
+/// References not visited yet, and the space saved by sharing.
 #[derive(Default)]
 pub(super) struct Sharing {
     /// By first address and physical birth: references not yet visited.
     dedup: HashMap<([u64; 2], Txg), u64>,
-    /// By vdev and offset of the first address: references not yet visited, but for one.
+    /// By vdev and offset of the first address: references not yet visited, minus one.
     clones: HashMap<(VdevId, u64), u64>,
     pub(super) dedup_bytes: u64,
     pub(super) dedup_references: u64,
@@ -26,18 +26,18 @@ pub(super) struct Sharing {
     pub(super) clone_references: u64,
 }
 
-/// Whether a reference to a block is the one that stands for its space.
+/// Whether a reference to a block claims its space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reference {
-    /// The block's space is to be claimed.
+    /// It claims the block's space.
     Owner,
-    /// Another reference has it or will have it.
+    /// Another reference does.
     Shared,
 }
 
 impl Sharing {
-    /// Reads the dedup tables and the block reference tables of a pool. The memory is that of the
-    /// entries with more than one reference, about 50 bytes each.
+    /// Reads the dedup tables and the block reference tables of a pool. Memory use is about 50
+    /// bytes for each entry with several references.
     pub(super) fn load(pool: &Pool) -> Result<Self, ZdbError> {
         let mut sharing = Self::default();
         for table in DedupTables::open(pool)?.tables() {
@@ -57,7 +57,7 @@ impl Sharing {
         Ok(sharing)
     }
 
-    /// Visits a reference to a block that is no hole and not embedded.
+    /// Visits a reference to a block that is neither a hole nor embedded.
     pub(super) fn visit(&mut self, pointer: &BlockPointer) -> Reference {
         let Some(dva) = pointer.dvas().next() else { return Reference::Owner };
         if pointer.is_dedup()
@@ -110,7 +110,7 @@ mod tests {
         let visits = [0, 1, 2].map(|_| sharing.visit(&shared));
         assert_eq!(visits, [Reference::Shared, Reference::Shared, Reference::Owner]);
         assert_eq!((sharing.dedup_references, sharing.dedup_bytes), (2, 8192));
-        // A fourth reference is one that the table does not know of: it claims again and fails.
+        // The table does not know of a fourth reference: it claims again and fails.
         assert_eq!(sharing.visit(&shared), Reference::Owner);
 
         let clone = block(0x8000, false);

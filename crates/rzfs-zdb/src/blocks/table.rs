@@ -53,7 +53,7 @@ fn print_row(
         let Some(tally) = counts.tally(row, level).filter(|tally| tally.asize > 0) else {
             continue;
         };
-        // A type that has blocks of level 0 only needs no row for the level.
+        // A type with blocks of level 0 only needs no row for that level.
         let only_level = level != ALL_LEVELS && tally.asize == all.asize;
         if level != ALL_LEVELS && (verbosity < 3 || (level == 0 && only_level)) {
             continue;
@@ -94,7 +94,7 @@ fn print_tally(session: &mut Session<'_>, tally: &Tally, total: &Tally) -> io::R
     )
 }
 
-/// Prints how many blocks there are of each power of two, by their three sizes.
+/// Prints the number of blocks for each power of two, by their three sizes.
 pub(super) fn print_sizes(session: &mut Session<'_>, counts: &BlockCounts) -> io::Result<()> {
     writeln!(session.out, "\nBlock Size Histogram\n")?;
     writeln!(session.out, "  block   psize                lsize                asize")?;
@@ -128,5 +128,5 @@ fn print_bucket(
     write!(session.out, "{count:>7}{bytes:>7}{sum:>7}")
 }
 
-/// Index of the row of everything, for callers that print it alone.
+/// Index of the total row, for callers that print it alone.
 const _: () = assert!(TOTAL + 1 == ROWS);

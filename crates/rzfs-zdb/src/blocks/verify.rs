@@ -1,4 +1,4 @@
-//! Verifying checksums beside the walk: the walk hands blocks to threads that read them.
+//! Verifies checksums concurrently with the walk, which passes blocks to reading threads.
 
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use rzfs_dmu::threads::start_up_to;
@@ -10,31 +10,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::Scope;
 
-/// Reads that are under way at a time, if the command line does not say otherwise (`-I`).
+/// Default number of concurrent reads (`-I`).
 const DEFAULT_IN_FLIGHT: usize = 200;
-/// Bytes of blocks that a batch holds at most, unless a single block is larger.
+/// Maximum bytes of blocks in a batch, unless a single block is larger.
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// Blocks whose checksums are to be verified.
 type Batch = Vec<(Bookmark, BlockPointer)>;
 
-/// What a verifying thread does next.
+/// The next step of a verifying thread.
 enum Job {
     Verify(Batch),
-    /// Waits until all threads are here, with all earlier batches behind them.
+    /// Waits until all threads have reached this point, with all earlier batches done.
     Meet(Arc<Barrier>),
 }
 
-/// A block that cannot be read, or not with the right checksum.
+/// A block that cannot be read, or has a wrong checksum.
 pub(super) struct Failure {
     pub(super) bookmark: Bookmark,
     pub(super) pointer: BlockPointer,
     pub(super) error: BlockError,
 }
 
-/// Hands blocks to the verifying threads.
+/// Passes blocks to the verifying threads.
 ///
-/// Memory is bounded: each thread holds one batch and one more waits for it.
+/// Memory is bounded: one batch in each thread and one more queued for it.
 pub(super) struct Verifier<'scope> {
     jobs: Sender<Job>,
     failures: Receiver<Failure>,
@@ -46,10 +46,10 @@ pub(super) struct Verifier<'scope> {
 }
 
 impl<'scope> Verifier<'scope> {
-    /// Starts the threads, as many as the system gives.
+    /// Starts as many threads as the system allows.
     ///
     /// # Errors
-    /// It gives none.
+    /// No thread can be started.
     pub(super) fn start(
         scope: &'scope Scope<'scope, '_>,
         pipeline: &'scope BlockPipeline,
@@ -79,7 +79,7 @@ impl<'scope> Verifier<'scope> {
         Ok(Self { jobs, failures, verified, batch, batch_bytes, batch_len, threads })
     }
 
-    /// Takes a block; waits while all threads are busy.
+    /// Accepts a block; blocks while all threads are busy.
     pub(super) fn push(&mut self, bookmark: Bookmark, pointer: &BlockPointer) {
         self.batch.push((bookmark, *pointer));
         self.batch_bytes += pointer.physical_size();
@@ -91,7 +91,7 @@ impl<'scope> Verifier<'scope> {
     fn flush(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
-        // The threads end only when this sender is gone, so they take it.
+        // The threads end only when this sender is gone, so one receives it.
         let _ = self.jobs.send(Job::Verify(batch));
     }
 
@@ -105,7 +105,7 @@ impl<'scope> Verifier<'scope> {
         barrier.wait();
     }
 
-    /// Bytes that were verified so far.
+    /// Bytes verified so far.
     pub(super) fn verified_bytes(&self) -> u64 {
         self.verified.load(Ordering::Relaxed)
     }
@@ -115,7 +115,7 @@ impl<'scope> Verifier<'scope> {
         self.failures.try_iter()
     }
 
-    /// Waits for all blocks; the failures that were not taken yet.
+    /// Waits for all blocks; returns the remaining failures.
     pub(super) fn finish(mut self) -> Vec<Failure> {
         self.flush();
         let Self { jobs, failures, .. } = self;
@@ -137,7 +137,7 @@ fn verify(
                 verified.fetch_add(data.len() as u64, Ordering::Relaxed);
             }
             Err(error) => {
-                // Nobody listens any more only when the walk has failed.
+                // The receiver is gone only if the walk has failed.
                 let _ = report.send(Failure { bookmark: *bookmark, pointer: *pointer, error });
             }
         }

@@ -1,5 +1,5 @@
-//! What zdb gathers on a walk over all blocks of a pool: it counts them, claims their space and has
-//! their checksums verified.
+//! The walk of zdb over all blocks of a pool: it counts them, claims their space and has their
+//! checksums verified.
 
 use super::claim::Claims;
 use super::count::{BlockCounts, CountAs, is_metadata};
@@ -19,10 +19,10 @@ use rzfs_format::{BlockPointer, Level};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// Which blocks are read to verify their checksums.
+/// The blocks that are read to verify their checksums.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Verify {
-    /// Those that the walk needs.
+    /// Only those that the walk needs.
     Nothing,
     /// Metadata.
     Metadata,
@@ -30,7 +30,7 @@ pub(super) enum Verify {
     Everything,
 }
 
-/// Everything that the walk adds up, and what it compares with.
+/// The state of the walk: its totals, and the data it compares with.
 pub(super) struct Walk<'a, 'r, 'scope, 's> {
     pub(super) pool: &'a Pool,
     pub(super) session: &'r mut Session<'s>,
@@ -38,25 +38,25 @@ pub(super) struct Walk<'a, 'r, 'scope, 's> {
     pub(super) sharing: Sharing,
     pub(super) claims: Option<Claims<'a>>,
     pub(super) claim_errors: u64,
-    /// Bytes of blocks that a running removal has copied.
+    /// Bytes of blocks copied by a running removal.
     pub(super) removing_bytes: u64,
-    /// What cannot be read.
+    /// Failures to read.
     pub(super) failures: Failures,
     pub(super) verify: Verify,
-    /// Where blocks are verified; taken when the walk is done.
+    /// The verifier; taken when the walk is done.
     pub(super) verifier: Option<Verifier<'scope>>,
     pub(super) progress: Progress,
-    /// Where the walk is.
+    /// The current part of the walk.
     pub(super) part: Part,
-    /// Why the walk was stopped.
+    /// The error that stopped the walk.
     pub(super) stopped: Option<ZdbError>,
 }
 
-/// How far the walk is, shown once a second.
+/// The progress of the walk, shown once a second.
 pub(super) struct Progress {
     started: Instant,
     shown: Instant,
-    /// Bytes that are allocated, all of which a full verification reads.
+    /// Allocated bytes, all of which a full verification reads.
     expected: u64,
 }
 
@@ -81,7 +81,7 @@ impl Progress {
             session.number(done),
             per_second >> 20,
         );
-        // Progress that nobody can see is no reason to stop.
+        // A failure to show progress is no reason to stop.
         let _ = session.notes.write_all(text.as_bytes());
     }
 }
@@ -103,8 +103,8 @@ impl Walk<'_, '_, '_, '_> {
         }
     }
 
-    /// A vdev that is being removed has its blocks twice: where they were, and where they were
-    /// copied to. Pointers lead to the old place, so the new one is taken here.
+    /// The blocks of a vdev being removed exist twice: in their old and new locations. Pointers
+    /// lead to the old one, so the new one is claimed here.
     fn removal(&mut self) -> Result<(), ZdbError> {
         let Some(claims) = &mut self.claims else { return Ok(()) };
         let Some(vdev) = self.pool.removal().and_then(removal::active) else {
@@ -149,7 +149,7 @@ impl Walk<'_, '_, '_, '_> {
         )?)
     }
 
-    /// Counts a reference to a block, claims its space and has its checksum verified.
+    /// Counts a reference to a block, claims its space and queues its verification.
     fn count(
         &mut self,
         bookmark: Bookmark,
@@ -174,7 +174,7 @@ impl Walk<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Hands a block of the tree to the verifier, unless the walk reads it anyway.
+    /// Passes a block of the tree to the verifier, unless the walk reads it anyway.
     fn verify(&mut self, bookmark: Bookmark, pointer: &BlockPointer) {
         let wanted = match self.verify {
             Verify::Nothing => false,
@@ -190,7 +190,7 @@ impl Walk<'_, '_, '_, '_> {
         self.report_unverified();
     }
 
-    /// Reports what the verifier could not read so far.
+    /// Reports failures of the verifier so far.
     fn report_unverified(&mut self) {
         let Some(verifier) = &self.verifier else { return };
         for failure in verifier.failures() {
@@ -208,7 +208,7 @@ impl Walk<'_, '_, '_, '_> {
     }
 }
 
-/// The first byte of an object that a block is about; saturates.
+/// The first byte of an object covered by a block; saturates.
 fn offset_of(bookmark: Bookmark, dnode: &Dnode) -> u64 {
     let levels = u32::from(bookmark.level.0.unsigned_abs()) * dnode.pointers_shift();
     let first = bookmark.block.0.checked_shl(levels).unwrap_or(u64::MAX);
@@ -236,7 +236,7 @@ impl Visitor for Walk<'_, '_, '_, '_> {
 impl PoolVisitor for Walk<'_, '_, '_, '_> {
     fn enter(&mut self, part: Part) -> ControlFlow<()> {
         self.part = part;
-        // What is free but not given back is claimed before: of the rest there are copies.
+        // Deferred frees have been claimed before: the others have copies.
         let result = if part == Part::Destroyed { self.removal() } else { Ok(()) };
         self.stop_over(result)
     }

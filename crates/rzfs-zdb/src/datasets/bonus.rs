@@ -1,4 +1,4 @@
-//! What the MOS keeps in bonus buffers: directories, datasets, lists of blocks, the history.
+//! The contents of bonus buffers in the MOS: directories, datasets, lists of blocks, the history.
 
 use crate::error::ZdbError;
 use crate::session::Session;
@@ -107,7 +107,7 @@ fn dataset(session: &mut Session<'_>, dataset: &DslDataset) -> io::Result<()> {
 fn pointer_list(session: &mut Session<'_>, list: &BpobjHeader) -> io::Result<()> {
     field(session, "num_blkptrs", list.entries)?;
     size(session, "bytes", list.bytes)?;
-    // Fields that the version of the list has not are shown as 0.
+    // Fields missing in the list's version are shown as 0.
     size(session, "comp", list.compressed)?;
     size(session, "uncomp", list.uncompressed)?;
     reference(session, "subobjs", list.subobjects)?;

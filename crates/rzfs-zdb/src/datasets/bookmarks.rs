@@ -6,7 +6,7 @@ use crate::session::Session;
 use rzfs_dsl::pool::Pool;
 use rzfs_format::bookmark::BookmarkRecord;
 
-/// Prints the bookmarks of a dataset in the order of the ZAP that names them, or one of them.
+/// Prints the bookmarks of a dataset in the order of their ZAP, or one of them.
 pub(super) fn print(
     session: &mut Session<'_>,
     pool: &Pool,

@@ -1,4 +1,4 @@
-//! Whether the features of a pool count their users rightly.
+//! Checks the reference counts of a pool's features.
 
 use super::order::Place;
 use crate::error::ZdbError;
@@ -10,7 +10,7 @@ use rzfs_format::features::Feature;
 use rzfs_format::indirect::{MappingHeader, RemovalStatus};
 use std::collections::BTreeMap;
 
-/// Features that are counted by other things than datasets, but shown among those.
+/// Features counted not by datasets, but shown among those.
 const COUNTED: [Feature; 4] = [
     Feature::RedactionBookmarks,
     Feature::BookmarkWritten,
@@ -18,7 +18,7 @@ const COUNTED: [Feature; 4] = [
     Feature::RedactionListSpill,
 ];
 
-/// The attribute of a removed vdev all of whose obsolete space is counted.
+/// The attribute of a removed vdev whose obsolete space is counted completely.
 const PRECISE: &str = "com.delphix:obsolete_counts_are_precise";
 
 /// Users of features by name.
@@ -34,7 +34,7 @@ impl Consumers {
         *self.by_name.entry(feature.name()).or_default() += 1;
     }
 
-    /// Adds what a dataset, its bookmarks and its livelist use.
+    /// Adds the features used by a dataset, its bookmarks and its livelist.
     pub(super) fn add(&mut self, pool: &Pool, place: &Place) -> Result<(), ZdbError> {
         let dataset = pool.mos().object(place.object)?;
         let mut bookmarks = None;
@@ -78,7 +78,7 @@ impl Consumers {
         Ok(())
     }
 
-    /// Adds what removed vdevs and livelists that are being deleted use.
+    /// Adds the features used by removed vdevs and by livelists being deleted.
     pub(super) fn add_pool(&mut self, pool: &Pool) -> Result<(), ZdbError> {
         for vdev in pool.vdevs().top_levels() {
             self.removed += u64::from(vdev.mapping().is_some());
@@ -101,7 +101,7 @@ impl Consumers {
         self.add_deleted_livelists(pool)
     }
 
-    /// Adds the counts of obsolete bytes that belong to a mapping.
+    /// Adds the counts of obsolete bytes of a mapping.
     fn add_counts(&mut self, pool: &Pool, mapping: Option<ObjectId>) -> Result<(), ZdbError> {
         let Some(id) = mapping.and_then(ObjectId::non_zero) else { return Ok(()) };
         let object = pool.mos().object(id)?;
@@ -123,7 +123,7 @@ impl Consumers {
         Ok(())
     }
 
-    /// Compares with what the pool has recorded.
+    /// Compares with the counts recorded in the pool.
     pub(super) fn print(
         &self,
         session: &mut Session<'_>,

@@ -1,6 +1,6 @@
-//! Lists of block pointers: what is to be freed, dead lists and live lists.
+//! Lists of block pointers: pending frees, dead lists and live lists.
 //!
-//! Three `d` show how long they are, four which lists a dead list has, and five their entries.
+//! Three `d` show their lengths, four the parts of a dead list, and five their entries.
 
 use crate::error::ZdbError;
 use crate::session::Session;
@@ -14,14 +14,14 @@ use rzfs_format::{BlockPointer, FormatError, ObjectId, Txg};
 use std::collections::HashSet;
 use std::io;
 
-/// Verbosity from which on the lists of a dead list are named.
+/// Minimum verbosity for the parts of a dead list.
 const PARTS: u8 = 4;
-/// Verbosity from which on entries are shown.
+/// Minimum verbosity for entries.
 const ENTRIES: u8 = 5;
-/// Lists that include each other are shown to this depth.
+/// Maximum depth to which nested lists are shown.
 const MAX_DEPTH: usize = 8;
 
-/// Prints the lists of blocks that the pool has still to free.
+/// Prints the lists of blocks that the pool has yet to free.
 pub(super) fn print_frees(session: &mut Session<'_>, pool: &Pool) -> Result<(), ZdbError> {
     for (key, title) in [
         ("sync_bplist", "Deferred frees"),
@@ -57,7 +57,7 @@ pub(super) fn print_livelist(
     print_parts(session, pool, "Livelist", id)
 }
 
-/// Prints the entries of an object that is a list, in the order in which they are stored.
+/// Prints the entries of an object that is a list, in stored order.
 pub(super) fn print_stored(session: &mut Session<'_>, object: &Object) -> Result<(), ZdbError> {
     if session.arguments.datasets < ENTRIES {
         return Ok(());
@@ -166,7 +166,7 @@ fn print_titles(
     Ok(())
 }
 
-/// How many entries carry the mark that they are freed, in lists that count them.
+/// Prints the number of entries marked as freed, for lists that count them.
 fn print_freed(session: &mut Session<'_>, list: &PointerList) -> io::Result<()> {
     if list.header().version >= BpobjVersion::V3 {
         write!(session.out, "{} freed, ", list.header().freed)?;

@@ -1,5 +1,4 @@
-//! The intent log of a dataset: its header, its blocks and records, and how many there are of each
-//! kind.
+//! The intent log of a dataset: its header, its blocks and records, and counts by kind.
 
 use super::record;
 use crate::error::ZdbError;
@@ -12,13 +11,13 @@ use rzfs_format::block_pointer::Protection;
 use rzfs_format::zil::{Record, RecordKind, ZilHeader};
 use std::io;
 
-/// Verbosity from which on more than the header is shown.
+/// Minimum verbosity for more than the header.
 const RECORDS: u8 = 2;
-/// Verbosity from which on records are shown with what they say.
+/// Minimum verbosity for the bodies of records.
 const BODIES: u8 = 3;
-/// Verbosity from which on blocks are shown.
+/// Minimum verbosity for blocks.
 const BLOCKS: u8 = 4;
-/// Verbosity from which on blocks are shown with their addresses.
+/// Minimum verbosity for the addresses of blocks.
 const ADDRESSES: u8 = 5;
 /// Kinds of records.
 const KINDS: usize = 25;
@@ -71,7 +70,7 @@ struct Printer<'a, 's> {
     header: &'a ZilHeader,
     log: record::Log<'a>,
     is_encrypted: bool,
-    /// Records by kind; all of them at 0.
+    /// Records by kind; the total is at 0.
     counts: [u64; KINDS],
 }
 
@@ -125,7 +124,7 @@ impl Printer<'_, '_> {
         }
     }
 
-    /// Prints how many records there are: of the kinds that there are, or of all.
+    /// Prints the number of records: of the kinds present, or of all.
     fn print_counts(&mut self) -> io::Result<()> {
         let out = &mut *self.session.out;
         if self.verbosity >= BLOCKS {
@@ -134,7 +133,7 @@ impl Printer<'_, '_> {
         if self.counts[0] == 0 {
             return Ok(());
         }
-        // The numbers are as wide as the largest of them.
+        // The numbers are as wide as the largest.
         let width = self.counts[0].to_string().len();
         for (number, count) in (0..).zip(self.counts) {
             let name = RecordKind::from_number(number).map_or("Total", RecordKind::name);

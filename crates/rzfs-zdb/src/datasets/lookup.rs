@@ -9,15 +9,15 @@ use rzfs_zpl::{FileSystem, FileSystemOptions};
 /// `ENOENT`.
 const NOT_FOUND: i32 = 2;
 
-/// There is no such path.
+/// A path that does not exist.
 pub(super) struct NotFound {
-    /// The path up to the name that was not found.
+    /// The path up to the missing name.
     pub(super) path: String,
-    /// Why.
+    /// The errno.
     pub(super) errno: i32,
 }
 
-/// The object to which a path leads; names behind a file are ignored, as zdb ignores them.
+/// The object at a path; names after a file are ignored, as in zdb.
 pub(super) fn object(objset: &Objset, pool_version: u64, path: &str) -> Result<Object, NotFound> {
     let not_found = |path: &str, errno: i32| NotFound { path: path.to_owned(), errno };
     let options = FileSystemOptions { pool_version, ..FileSystemOptions::default() };

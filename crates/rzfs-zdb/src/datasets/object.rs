@@ -1,4 +1,4 @@
-//! One object: its line, its bonus, what it holds and where its blocks are.
+//! One object: its line, its bonus, its contents and the locations of its blocks.
 
 use super::znode::FileView;
 use super::{bonus, lists, tree, words, zap};
@@ -19,12 +19,12 @@ use std::io;
 /// The line above objects.
 const HEADING: &str = "\n    Object  lvl   iblk   dblk  dsize  dnsize  lsize   %full  type\n";
 
-/// Verbosity from which on the contents of objects are shown.
+/// Minimum verbosity for the contents of objects.
 const CONTENTS: u8 = 4;
-/// Verbosity from which on the blocks of objects are shown.
+/// Minimum verbosity for the blocks of objects.
 const BLOCKS: u8 = 5;
 
-/// Verbosity from which on checksum and compression functions are always shown.
+/// Verbosity from which checksum and compression functions are always shown.
 const FUNCTIONS: u8 = 6;
 
 /// Shows objects of one object set.
@@ -34,7 +34,7 @@ pub(super) struct ObjectView<'a> {
     /// Opened with the first file whose contents are shown.
     files: Option<FileView>,
     is_encrypted: bool,
-    /// What objects are compressed with that do not say it themselves.
+    /// The default compression of objects.
     compression: String,
     /// Whether the next object needs a heading.
     heading_due: bool,
@@ -53,13 +53,12 @@ impl<'a> ObjectView<'a> {
         self.objset
     }
 
-    /// How many files of those that were shown are nowhere in the tree of directories.
+    /// The number of shown files that are not reachable in the directory tree.
     pub(super) fn lost_files(&self) -> u64 {
         self.files.as_ref().map_or(0, FileView::lost)
     }
 
-    /// Prints the heading of the objects that follow, once; each has its own where their contents
-    /// are shown.
+    /// Prints the heading of the following objects, once; with contents shown, for each object.
     pub(super) fn print_heading(&mut self, session: &mut Session<'_>) -> io::Result<()> {
         if self.heading_due {
             self.heading_due = false;
@@ -68,7 +67,7 @@ impl<'a> ObjectView<'a> {
         Ok(())
     }
 
-    /// Shows an object. What cannot be read is reported, and the rest is shown.
+    /// Shows an object. Unreadable parts are reported, and the rest is shown.
     pub(super) fn print(
         &mut self,
         session: &mut Session<'_>,
@@ -149,7 +148,7 @@ impl<'a> ObjectView<'a> {
     }
 }
 
-/// Pointers' fill of an object: dnodes of the meta-dnode, blocks of all others.
+/// The total fill of an object's pointers: dnodes for the meta-dnode, blocks for others.
 fn fill(dnode: &Dnode) -> u64 {
     dnode.pointers.iter().map(BlockPointer::fill).fold(0, u64::saturating_add)
 }
@@ -165,7 +164,7 @@ fn print_line(session: &mut Session<'_>, object: &Object, compression: &str) -> 
     let [indirect, block, used, slots, size] = [
         u64::from(dnode.indirect_size()),
         block_size,
-        // As stat(2) counts: in sectors, to the nearest.
+        // Counted in sectors to the nearest, as by stat(2).
         dnode.used.saturating_add(SECTOR_SIZE / 2) / SECTOR_SIZE * SECTOR_SIZE,
         u64::from(dnode.slots) * SLOT_SIZE as u64,
         extent,
@@ -182,7 +181,7 @@ fn print_line(session: &mut Session<'_>, object: &Object, compression: &str) -> 
     )
 }
 
-/// Functions that are set for this object alone; from six `d` on those of all objects.
+/// Functions set for this object alone; from six `d` on those of all objects.
 fn functions(dnode: &Dnode, verbosity: u8, compression: &str) -> String {
     let mut text = String::new();
     if dnode.checksum != 0 || verbosity >= FUNCTIONS {

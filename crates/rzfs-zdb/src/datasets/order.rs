@@ -1,5 +1,5 @@
-//! The datasets of a pool in the order in which zdb shows them: what is below a dataset and its
-//! snapshots before itself, each in the order of the ZAP that names them.
+//! The datasets of a pool in zdb's order: a dataset follows its descendants and its snapshots, each
+//! group in the order of its ZAP.
 
 use crate::error::ZdbError;
 use rzfs_dsl::dataset::Dataset;
@@ -9,7 +9,7 @@ use rzfs_format::{FormatError, ObjectId};
 
 /// Directories deeper than this are damage; OpenZFS allows 50 levels.
 const MAX_DEPTH: usize = 64;
-/// Most datasets that are shown; a loop among directories ends here at the latest.
+/// Maximum number of datasets shown; a loop among directories ends here at the latest.
 const MAX_DATASETS: usize = 1 << 24;
 
 /// A dataset and its name.
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// A field that the dataset's object has beside its bonus.
+    /// A field of the dataset's object outside its bonus.
     pub(super) fn field(&self, pool: &Pool, name: &str) -> Result<Option<ObjectId>, ZdbError> {
         field(pool, self.object, name)
     }
@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// An object number that a directory or dataset has beside its bonus.
+/// An object number in a directory or dataset outside its bonus.
 fn field(pool: &Pool, id: ObjectId, name: &str) -> Result<Option<ObjectId>, ZdbError> {
     if !pool.mos().object(id)?.object_type().is_zap() {
         return Ok(None);
@@ -53,7 +53,7 @@ fn field(pool: &Pool, id: ObjectId, name: &str) -> Result<Option<ObjectId>, ZdbE
     Ok(Attributes::open(pool.mos(), id)?.object(name)?)
 }
 
-/// The dataset that all clones without an origin of their own come from, and its snapshot.
+/// The dataset that is the origin of all clones without another one, and its snapshot.
 pub(super) fn origin(pool: &Pool) -> Result<Vec<DslDataset>, ZdbError> {
     let head = special_directory(pool, "$ORIGIN")?.and_then(|directory| directory.head_dataset);
     let Some(head) = head else { return Ok(Vec::new()) };
@@ -62,7 +62,7 @@ pub(super) fn origin(pool: &Pool) -> Result<Vec<DslDataset>, ZdbError> {
     Ok([head].into_iter().chain(snapshot).collect())
 }
 
-/// All datasets of a pool, and why some could not be found.
+/// All datasets of a pool, and the errors of those not found.
 pub(super) fn datasets(pool: &Pool) -> (Vec<Place>, Vec<ZdbError>) {
     let mut search = Search { pool, found: Vec::new(), problems: Vec::new() };
     if let Err(problem) = search.collect(pool.root_dataset_dir(), pool.name(), MAX_DEPTH) {
@@ -71,7 +71,7 @@ pub(super) fn datasets(pool: &Pool) -> (Vec<Place>, Vec<ZdbError>) {
     (search.found, search.problems)
 }
 
-/// One of the directories with names of their own: `$MOS`, `$FREE`, `$ORIGIN`.
+/// One of the special directories: `$MOS`, `$FREE`, `$ORIGIN`.
 pub(super) fn special_directory(pool: &Pool, name: &str) -> Result<Option<DslDir>, ZdbError> {
     let root = directory(pool, pool.root_dataset_dir())?;
     for (child, id) in names(pool, root.children)? {
@@ -90,7 +90,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Finds what is in and below a directory; what is wrong further down is only remembered.
+    /// Finds the datasets in and below a directory; errors further down are only recorded.
     fn collect(&mut self, id: ObjectId, name: &str, depth: usize) -> Result<(), ZdbError> {
         let too_many = || FormatError::invalid("DSL directory", "a tree that does not end");
         let end = depth == 0 || self.found.len() + self.problems.len() > MAX_DATASETS;

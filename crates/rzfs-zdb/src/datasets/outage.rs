@@ -1,5 +1,4 @@
-//! The dirty time logs of all vdevs: which txgs they lack, and whether the pool can do without
-//! them.
+//! The dirty time logs of all vdevs: their missing txgs, and whether the pool needs them.
 
 use crate::session::Session;
 use rzfs_dsl::pool::Pool;
@@ -16,7 +15,7 @@ pub(super) fn print(session: &mut Session<'_>, pool: &Pool) -> io::Result<()> {
     print_vdev(session, pool.name(), pool.vdevs().root(), 0)
 }
 
-/// Prints a vdev and those below it; the tree is as deep as a configuration may be.
+/// Prints a vdev and those below it; the depth is limited by the configuration.
 fn print_vdev(
     session: &mut Session<'_>,
     pool: &str,
@@ -47,8 +46,8 @@ fn print_vdev(
     Ok(())
 }
 
-/// Whether the pool needs a vdev: a top-level vdev always, others if without them the top-level
-/// vdev lacked something.
+/// Whether the pool needs a vdev: a top-level vdev always, others if the top-level vdev would lack
+/// data without them.
 fn is_required(vdev: Vdev<'_>) -> bool {
     match vdev.top_level() {
         Some(top) if top.guid() != vdev.guid() => !lacking(top, Some(vdev.guid())).is_empty(),
@@ -56,7 +55,7 @@ fn is_required(vdev: Vdev<'_>) -> bool {
     }
 }
 
-/// What nobody can read from a vdev, if the one called `without` were not there.
+/// The txgs that a vdev lacks if the one called `without` were missing.
 fn lacking(vdev: Vdev<'_>, without: Option<Guid>) -> TxgSet {
     if without == Some(vdev.guid()) {
         return TxgSet::all();

@@ -1,4 +1,4 @@
-//! The objects that a command line names: `5`, `5:20`, `5:-1:fd`.
+//! The objects on a command line: `5`, `5:20`, `5:-1:fd`.
 
 use crate::error::ZdbError;
 use rzfs_format::ObjectId;
@@ -6,7 +6,7 @@ use rzfs_format::dnode::Dnode;
 use rzfs_format::object_type::ObjectType;
 use std::str::FromStr;
 
-/// Which kinds of objects are shown.
+/// The kinds of objects to show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Kinds {
     directories: bool,
@@ -21,7 +21,7 @@ impl Kinds {
         Self { directories: true, files: true, space_maps: true, zaps: true, others: true };
 }
 
-/// A range of object numbers with the kinds of objects that are shown of it.
+/// A range of object numbers with the kinds of objects to show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ObjectRange {
     first: ObjectId,
@@ -46,7 +46,7 @@ impl ObjectRange {
         (self.first..=self.last).contains(&id)
     }
 
-    /// Whether an object is of the kinds that are shown.
+    /// Whether an object is of a kind to be shown.
     pub(super) fn shows(&self, dnode: &Dnode) -> bool {
         match dnode.object_type {
             ObjectType::DIRECTORY_CONTENTS => self.kinds.directories,
@@ -58,13 +58,13 @@ impl ObjectRange {
     }
 }
 
-/// Whether objects of this type are ZAPs and nothing else is known of them.
+/// Whether objects of this type are ZAPs without a more specific type.
 fn is_plain_zap(object_type: ObjectType) -> bool {
     object_type == ObjectType::ZAP_OTHER || object_type.is_self_described() && object_type.is_zap()
 }
 
-/// A number as C reads it: decimal, octal with a leading 0, hex with 0x; negative ones count from
-/// the end.
+/// Parses a number as C does: decimal, octal with a leading 0, hex with 0x; negative ones count
+/// from the end.
 pub(super) fn number(text: &str) -> Option<u64> {
     if let Some(negative) = text.strip_prefix('-') {
         return number(negative).map(u64::wrapping_neg);
@@ -76,7 +76,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// The kinds that flags name; those after a `-` are left out. No kind at all means all.
+/// Parses flags to kinds; those after a `-` are excluded. No kind at all means all.
 fn kinds(flags: &str) -> Result<Kinds, &'static str> {
     let mut kinds = Kinds::default();
     let mut set = true;

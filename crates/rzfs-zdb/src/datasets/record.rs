@@ -1,4 +1,4 @@
-//! What a record of an intent log says.
+//! The bodies of intent log records.
 
 use crate::session::Session;
 use crate::text::pointer::Full;
@@ -11,14 +11,14 @@ use rzfs_format::znode::Timestamp;
 use rzfs_format::{BlockId, Level, ObjectId, Txg};
 use std::io::{self, Write};
 
-/// Verbosity from which on pointers are shown.
+/// Minimum verbosity for pointers.
 const POINTERS: u8 = 4;
-/// Verbosity from which on data is shown.
+/// Minimum verbosity for data.
 const DATA: u8 = 5;
-/// Bytes of data that are shown at that verbosity; at higher ones all are.
+/// Bytes of data shown at that verbosity; higher ones show all.
 const FIRST_BYTES: usize = 20;
 
-/// The log that a record is in.
+/// The log of a record.
 pub(super) struct Log<'a> {
     pub(super) objset: &'a Objset,
     /// The txg in which the log was claimed.
@@ -174,7 +174,7 @@ fn print_write(
     }
 }
 
-/// Prints bytes: those that are printable as they are, others in hex.
+/// Prints bytes: printable ones as characters, others in hex.
 fn print_data(out: &mut dyn Write, data: &[u8], verbosity: u8) -> io::Result<()> {
     let shown = if verbosity > DATA { data.len() } else { FIRST_BYTES };
     out.write_all(b"\t\t\t")?;
@@ -182,14 +182,14 @@ fn print_data(out: &mut dyn Write, data: &[u8], verbosity: u8) -> io::Result<()>
         if byte.is_ascii_graphic() || *byte == b' ' {
             write!(out, "{} ", char::from(*byte))?;
         } else {
-            // As a signed number, which is what zdb prints.
+            // As a signed number, like zdb.
             write!(out, "{:2X}", i32::from(byte.cast_signed()))?;
         }
     }
     writeln!(out)
 }
 
-/// Prints which attributes are set; the bits of the mask are read as illumos has them.
+/// Prints the attributes that are set; the bits of the mask have illumos's meaning.
 fn print_attributes(session: &mut Session<'_>, set: &SetAttr<'_>) -> io::Result<()> {
     let time = |seconds: i64| session.calendar.ctime(seconds.max(0).cast_unsigned());
     let (atime, mtime) = (time(set.atime.seconds), time(set.mtime.seconds));
@@ -219,7 +219,7 @@ fn print_attributes(session: &mut Session<'_>, set: &SetAttr<'_>) -> io::Result<
     Ok(())
 }
 
-/// Prints an extended attribute; as in zdb, no line ends after its value.
+/// Prints an extended attribute; as in zdb, no newline follows its value.
 fn print_xattr(out: &mut dyn Write, set: &SetXattr<'_>) -> io::Result<()> {
     writeln!(out, "\t\t\tfoid {}", set.object)?;
     out.write_all(b"\t\t\tXAT_NAME  ")?;

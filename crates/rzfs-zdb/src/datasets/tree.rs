@@ -1,4 +1,4 @@
-//! Where the blocks of an object are: the pointers of all levels, and the parts with data.
+//! The locations of an object's blocks: the pointers of all levels, and the segments with data.
 
 use crate::error::ZdbError;
 use crate::session::{Session, Verdict};
@@ -8,7 +8,7 @@ use rzfs_format::{BlockPointer, ObjectId, Txg};
 use std::io;
 use std::ops::Range;
 
-/// Prints the pointers in the order of the blocks, parents first, and then the parts with data.
+/// Prints the pointers in the order of the blocks, parents first, and then the segments with data.
 pub(super) fn print(session: &mut Session<'_>, object: &Object) -> Result<Verdict, ZdbError> {
     writeln!(session.out, "Indirect blocks:")?;
     let mut printer = Pointers { session, object, verdict: Verdict::Clean };
@@ -39,8 +39,8 @@ struct Pointers<'a, 's> {
 }
 
 impl Pointers<'_, '_> {
-    /// Prints a range of the pointers of a level with all that is below them. The levels of a
-    /// dnode are few, so the recursion is shallow.
+    /// Prints a range of the pointers of a level with everything below. A dnode has few levels, so
+    /// the recursion is shallow.
     fn print(&mut self, level: u8, range: Range<u64>) -> io::Result<()> {
         let pointers = self.object.pointers(level, range.clone());
         for (block, pointer) in range.zip(pointers) {
@@ -83,7 +83,7 @@ impl Pointers<'_, '_> {
     }
 }
 
-/// The parts of an object with data.
+/// The segments of an object with data.
 fn segments(object: &Object) -> Result<Vec<Range<u64>>, DmuError> {
     if object.id() == ObjectId::META_DNODE {
         return dnode_segments(object);
@@ -101,11 +101,11 @@ fn segments(object: &Object) -> Result<Vec<Range<u64>>, DmuError> {
     Ok(segments)
 }
 
-/// The parts of the meta-dnode with dnodes.
+/// The segments of the meta-dnode with dnodes.
 ///
-/// zdb looks for the end of a part in blocks that count fewer dnodes than they have slots. Where
-/// such a block is full nevertheless, of dnodes with several slots, zdb gives up: that is where
-/// its last part ends.
+/// zdb looks for the end of a segment in blocks whose fill count is below their number of slots. If
+/// such a block is full nevertheless, with dnodes of several slots, zdb gives up: its last segment
+/// ends there.
 fn dnode_segments(meta: &Object) -> Result<Vec<Range<u64>>, DmuError> {
     let block_size = u64::from(meta.block_size()).max(1);
     let slots_per_block = block_size / SLOT_SIZE as u64;

@@ -1,4 +1,4 @@
-//! Objects that hold 64-bit numbers.
+//! Objects that contain 64-bit numbers.
 
 use crate::error::ZdbError;
 use crate::session::Session;
@@ -7,16 +7,16 @@ use rzfs_format::ByteOrder;
 use rzfs_format::object_type::{ByteSwapClass, ObjectType};
 use std::io::{self, Write};
 
-/// Verbosity from which on the numbers are shown.
+/// Minimum verbosity for the numbers.
 const NUMBERS: u8 = 6;
-/// Numbers on a line.
+/// Numbers per line.
 const PER_LINE: usize = 4;
-/// Bytes of a bonus that are shown, whatever its length.
+/// Bytes of a bonus shown, whatever its length.
 const BONUS_SIZE: usize = 64;
-/// Largest object whose numbers are shown; real ones have kilobytes.
+/// Maximum size of objects whose numbers are shown; real ones have kilobytes.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// Whether objects of this type hold 64-bit numbers.
+/// Whether objects of this type contain 64-bit numbers.
 pub(super) fn are_in(object_type: ObjectType) -> bool {
     object_type == ObjectType::OBJECT_ARRAY
         || object_type.is_self_described()

@@ -10,7 +10,7 @@ use rzfs_format::zap::fat::{self, PointerTable};
 use rzfs_zap::{FatStatistics, IntegerSize, ZapEntry, ZapKey, ZapStatistics, ZapValue};
 use std::io::{self, Write};
 
-/// How the values of a ZAP look.
+/// The format of the values of a ZAP.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum View {
     Plain,
@@ -30,7 +30,7 @@ impl View {
     }
 }
 
-/// Prints the ZAP that an object holds.
+/// Prints the ZAP in an object.
 pub(super) fn print(session: &mut Session<'_>, object: &Object) -> Result<(), ZdbError> {
     let zap = object.zap()?;
     match zap.statistics().map_err(|source| object.zap_error(source))? {
@@ -93,7 +93,7 @@ fn print_entry(out: &mut dyn Write, entry: &ZapEntry, view: View) -> io::Result<
     match &entry.key {
         ZapKey::Name(name) => out.write_all(name)?,
         ZapKey::Words(words) => {
-            // Decimal digits between a prefix and a suffix of hex numbers, as zdb has it.
+            // Decimal digits between a hex prefix and suffix, as in zdb.
             for word in words {
                 write!(out, "0x{word:010}x")?;
             }
@@ -136,12 +136,12 @@ fn print_directory_entry(out: &mut dyn Write, value: &ZapValue) -> io::Result<()
     write!(out, "{} (type: {kind})", entry.object)
 }
 
-/// Whether the bytes of a name are no text.
+/// Whether the value of a name is binary.
 fn is_binary(name: &[u8]) -> bool {
     name.starts_with(b"DSL_CRYPTO_") || name == b"org.illumos:checksum_salt"
 }
 
-/// Prints the values of entries whose keys are numbers: bytes are numbers as well.
+/// Prints the values of entries with numeric keys: bytes are numbers as well.
 fn print_bytes(out: &mut dyn Write, value: &ZapValue) -> io::Result<()> {
     match value.as_bytes() {
         Some(bytes) if value.integer_size() == IntegerSize::One => {

@@ -1,4 +1,4 @@
-//! Files: their attributes as zdb shows them.
+//! The attributes of files in zdb's format.
 
 use crate::error::ZdbError;
 use crate::session::Session;
@@ -17,50 +17,50 @@ use rzfs_zpl::{FileSystem, FileSystemOptions};
 use std::collections::HashMap;
 use std::io;
 
-/// Verbosity from which on paths are shown.
+/// Minimum verbosity for paths.
 const PATHS: u8 = 5;
-/// Where a legacy znode has its device number.
+/// The offset of the device number in a legacy znode.
 const LEGACY_DEVICE_OFFSET: usize = 112;
 /// The object of a file system that names all others.
 const MASTER_NODE: ObjectId = ObjectId(1);
-/// Directories above each other beyond this number are damage.
+/// Deeper nesting of directories than this is damage.
 const MAX_DEPTH: usize = 4096;
 
-/// Shows the files of one file system.
+/// Formats the files of one file system.
 pub(super) struct FileView {
     file_system: Option<FileSystem>,
-    /// Names by object, of the directories that were searched.
+    /// Names by object, for the searched directories.
     names: HashMap<ObjectId, Names>,
-    /// Names in all of them.
+    /// The number of names in all of them.
     name_count: usize,
-    /// Files of which no path was found.
+    /// Files without a path.
     lost: u64,
 }
 
 /// The names of a directory by object.
 type Names = HashMap<ObjectId, Vec<u8>>;
 
-/// Names that are kept at most, to find the paths of further files.
+/// Maximum number of names kept to find the paths of further files.
 const MAX_NAMES: usize = 1 << 20;
 
-/// What a file has in its bonus and spill block.
+/// The contents of a file's bonus and spill block.
 struct Parts {
     znode: Znode,
     link_target: Option<Vec<u8>>,
     xattrs: Option<Vec<u8>>,
-    /// The device number as it is stored.
+    /// The device number in stored form.
     device: Option<u64>,
-    /// The directory of extended attributes.
+    /// The directory of its extended attributes.
     xattr_directory: Option<ObjectId>,
 }
 
 impl FileView {
-    /// A view of an object set; without a key nothing of an encrypted one can be shown.
+    /// A view of an object set; an encrypted one needs a key.
     pub(super) fn new(pool: &Pool, objset: &Objset, is_encrypted: bool) -> Self {
         let readable = objset.objset_type() == ObjsetType::Zfs && !is_encrypted;
         let options =
             FileSystemOptions { pool_version: pool.version(), ..FileSystemOptions::default() };
-        // A file system that is damaged is shown without what its schema would tell.
+        // A damaged file system is shown without the data that require its schema.
         let file_system =
             readable.then(|| FileSystem::open(objset.clone(), options).ok()).flatten();
         Self { file_system, names: HashMap::new(), name_count: 0, lost: 0 }
@@ -93,7 +93,7 @@ impl FileView {
         Ok(())
     }
 
-    /// How many files are nowhere in the tree of directories.
+    /// The number of files not reachable in the directory tree.
     pub(super) const fn lost(&self) -> u64 {
         self.lost
     }
@@ -110,7 +110,7 @@ impl FileView {
         }
     }
 
-    /// Whether a file was unlinked when it was open.
+    /// Whether a file was unlinked while open.
     fn is_being_deleted(&self, id: ObjectId) -> bool {
         let queue = self.file_system.as_ref().and_then(|file_system| {
             let objset = file_system.objset();
@@ -123,7 +123,7 @@ impl FileView {
         entry.is_some()
     }
 
-    /// Walks up to a directory that is its own parent; `None` if a parent does not know its child.
+    /// Walks up to a directory that is its own parent; `None` if a parent lacks its child.
     fn find_path(&mut self, id: ObjectId, parts: &Parts) -> Result<Option<Vec<u8>>, ZdbError> {
         let mut components: Vec<Vec<u8>> = Vec::new();
         let mut child = id;
@@ -174,7 +174,7 @@ impl FileView {
     }
 }
 
-/// The names in a directory; of several names of an object the first one.
+/// The names in a directory; for an object with several names, the first.
 fn names(directory: &Object) -> Result<Names, ZdbError> {
     let mut names = Names::new();
     if directory.object_type() != ObjectType::DIRECTORY_CONTENTS {
@@ -192,12 +192,12 @@ fn corrupt(object: &Object, source: FormatError) -> DmuError {
     DmuError::Dnode { objset: object.objset().id(), object: object.id(), source }
 }
 
-/// Reads what a file has in its bonus and spill block.
+/// Reads the contents of a file's bonus and spill block.
 fn parts(schema: &Schema, object: &Object) -> Result<Parts, ZdbError> {
     let corrupt = |source| corrupt(object, source);
     if object.dnode().bonus_type == ObjectType::ZNODE {
         let legacy = LegacyZnode::decode(object.bonus(), object.order()).map_err(corrupt)?;
-        // Every one has these fields, used or not; its target is not shown.
+        // Every legacy znode has these fields, used or not; its link target is not shown.
         let znode = legacy.znode;
         let fields = Fields::new("znode", object.bonus(), object.order());
         let device = Some(fields.u64(LEGACY_DEVICE_OFFSET).map_err(corrupt)?);
@@ -260,7 +260,7 @@ fn print_znode(session: &mut Session<'_>, parts: &Parts) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the extended attributes that are in a system attribute of `size` bytes.
+/// Prints the extended attributes in a system attribute of `size` bytes.
 fn print_xattrs(session: &mut Session<'_>, list: &XattrList, size: usize) -> io::Result<()> {
     let style = match session.arguments.parseable {
         0 => Escape::WhereNeeded,

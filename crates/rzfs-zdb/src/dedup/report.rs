@@ -1,4 +1,4 @@
-//! `zdb -D`: dedup tables, what is in them and what they save.
+//! `zdb -D`: dedup tables, their contents and savings.
 
 use super::{DedupTable, DedupTables};
 use crate::dedup_text::{self, Row};
@@ -112,14 +112,14 @@ fn print_class(
     Ok(())
 }
 
-/// Shows an entry behind its position in the table.
+/// Shows an entry after its position in the table.
 fn print_entry(
     out: &mut dyn Write,
     table: &DedupTable,
     key: &DdtKey,
     value: &DdtValue,
 ) -> io::Result<()> {
-    // The hash of an entry is the first word of its checksum, and the position is behind it.
+    // The hash of an entry is the first word of its checksum, and the position is derived from it.
     let [hash, ..] = key.0;
     let position = (1 << POSITION_HASH_BITS) | hash >> (64 - POSITION_HASH_BITS);
     for (index, slot) in value.slots().iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {
@@ -183,7 +183,7 @@ pub(super) fn rows(histogram: &DdtHistogram) -> Vec<Row> {
     histogram.buckets.iter().map(row).collect()
 }
 
-/// Shows what dedup, compression and copies make of the space.
+/// Shows the space ratios of dedup, compression and copies.
 pub(super) fn print_ratio(out: &mut dyn Write, total: &DdtStats) -> io::Result<()> {
     if total.blocks == 0 {
         return Ok(());

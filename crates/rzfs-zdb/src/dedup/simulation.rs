@@ -1,7 +1,7 @@
-//! `zdb -S`: what dedup would save if all data had been written with it.
+//! `zdb -S`: the savings if all data had been written with dedup.
 //!
-//! Every block of data is looked up by what a dedup table would know it by. The memory is that of
-//! the distinct blocks, about 100 bytes each.
+//! Every block of data is looked up by its dedup table key. Memory use is about 100 bytes for each
+//! distinct block.
 
 use super::report::{print_ratio, rows};
 use crate::dedup_text;
@@ -16,18 +16,18 @@ use rzfs_format::{BlockPointer, Level};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// The table that there would be.
+/// The simulated table.
 struct Simulation<'a> {
     pool: &'a Pool,
-    /// Whether space counts as what data take of it without parity.
+    /// Whether space is counted without parity.
     deflate: bool,
     entries: HashMap<DdtKey, Entry>,
     damage: Vec<DmuError>,
-    /// Why the walk was stopped.
+    /// The error that stopped the walk.
     stopped: Option<PoolError>,
 }
 
-/// All references to blocks that are alike.
+/// All references to equal blocks.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     references: u64,
@@ -36,7 +36,7 @@ struct Entry {
     dsize: u64,
 }
 
-/// Shows the histogram of the table, and what it would save.
+/// Shows the histogram of the table, and the savings.
 pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, ZdbError> {
     let mut simulation = Simulation {
         pool,
@@ -77,7 +77,7 @@ pub(crate) fn run(session: &mut Session<'_>, pool: &Pool) -> Result<Verdict, Zdb
 }
 
 impl Simulation<'_> {
-    /// Bytes that a block takes, without parity if the pool counts so.
+    /// The space of a block, without parity if the pool counts so.
     fn dsize(&self, pointer: &BlockPointer) -> u64 {
         pointer.dvas().fold(0, |sum: u64, dva| {
             let (vdev, asize) = (dva.vdev(), dva.asize());
@@ -90,7 +90,7 @@ impl Simulation<'_> {
 impl Visitor for Simulation<'_> {
     fn block(&mut self, &Visit { bookmark, pointer, .. }: &Visit<'_>) -> ControlFlow<()> {
         let metadata = pointer.object_type().is_ok_and(|kind| kind.is_metadata());
-        // Without a checksum nothing tells blocks apart.
+        // Without a checksum blocks cannot be identified.
         let nameless = matches!(
             pointer.checksum_function(),
             Err(_) | Ok(ChecksumFunction::Off | ChecksumFunction::NoParity)

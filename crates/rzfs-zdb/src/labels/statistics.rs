@@ -1,10 +1,10 @@
-//! `zdb -ll`: how full a label's configuration is.
+//! `zdb -ll`: the space used in a label's configuration.
 
 use rzfs_format::label::{CONFIG_SIZE, TRAILER_SIZE};
 use rzfs_format::nvlist::{Encoding, NvList, NvValue};
 use std::io::{self, Write};
 
-/// Pairs of one kind and the bytes they take when packed.
+/// Pairs of one kind and their packed size.
 #[derive(Default)]
 struct Share {
     pairs: usize,
@@ -24,7 +24,7 @@ fn packed_size(list: &NvList) -> usize {
     list.encode(Encoding::Xdr).map_or(0, |bytes| bytes.len())
 }
 
-/// Bytes of a pair in a packed list.
+/// Size of a pair in a packed list.
 fn pair_size(name: &[u8], value: &NvValue) -> usize {
     let mut alone = NvList::new();
     let empty = packed_size(&alone);

@@ -11,10 +11,10 @@ use std::io;
 /// Buckets: powers of two in bytes.
 const BUCKETS: usize = 64;
 
-/// Vdevs with more metaslabs keep one for the intent log.
+/// Vdevs with more metaslabs reserve one for the intent log.
 const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
 
-/// The metaslab that a vdev keeps for the intent log: its emptiest.
+/// The metaslab that a vdev reserves for the intent log: its emptiest.
 pub(crate) fn embedded_log(vdev: &VdevMetaslabs, bias: Option<AllocationBias>) -> Option<u64> {
     if bias.is_some() || vdev.metaslabs().len() <= EMBEDDED_LOG_MIN_METASLABS {
         return None;
@@ -22,7 +22,7 @@ pub(crate) fn embedded_log(vdev: &VdevMetaslabs, bias: Option<AllocationBias>) -
     vdev.metaslabs().iter().min_by_key(|metaslab| metaslab.own_allocated()).map(Metaslab::id)
 }
 
-/// The metaslabs of a vdev that are of its class: without the one for the intent log.
+/// The metaslabs of a vdev that belong to its class: without the one for the intent log.
 struct Group {
     fragmentation: Option<u64>,
     space: u64,

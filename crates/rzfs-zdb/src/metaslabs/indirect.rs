@@ -1,5 +1,5 @@
-//! Removed vdevs, where other vdevs have metaslabs: where their contents went, and how much of
-//! that is obsolete.
+//! Removed vdevs, shown where other vdevs have metaslabs: the new locations of their contents, and
+//! how much of these is obsolete.
 
 use super::map;
 use super::report::Report;
@@ -11,10 +11,10 @@ use rzfs_format::space_map::Geometry;
 use rzfs_metaslab::SpaceMap;
 use rzfs_vdev::Vdev;
 
-/// Bytes of a count of obsolete bytes.
+/// Size of a count of obsolete bytes.
 const COUNT_SIZE: usize = 4;
 
-/// Shows the births and the mapping of a vdev, if it has them.
+/// Shows the births and the mapping of a vdev, if present.
 pub(super) fn print(
     session: &mut Session<'_>,
     report: &Report<'_>,
@@ -56,7 +56,7 @@ pub(super) fn print(
     obsolete_map(session, report, vdev)
 }
 
-/// Obsolete bytes by entry of the mapping; zeros where nobody counted.
+/// Obsolete bytes by entry of the mapping; zeros if not counted.
 fn counts(
     report: &Report<'_>,
     object: Option<ObjectId>,
@@ -74,7 +74,7 @@ fn counts(
     Ok(counts)
 }
 
-/// Shows the map of what is obsolete but not counted yet.
+/// Shows the map of space that is obsolete but not counted yet.
 fn obsolete_map(
     session: &mut Session<'_>,
     report: &Report<'_>,

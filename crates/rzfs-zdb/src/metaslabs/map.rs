@@ -1,4 +1,4 @@
-//! A space map: its figures, and its entries word by word.
+//! A space map: its statistics, and its entries word by word.
 
 use super::report::Detail;
 use crate::error::ZdbError;
@@ -9,7 +9,7 @@ use rzfs_metaslab::space_map::EntryTotals;
 use rzfs_metaslab::{MetaslabError, SpaceMap};
 use std::io::{self, Write};
 
-/// What stands for the vdev of an entry that has none.
+/// The vdev of an entry that has none.
 const NO_VDEV: u32 = 1 << 24;
 
 /// Shows a map.
@@ -44,7 +44,7 @@ pub(super) fn print(
     }
 }
 
-/// Shows the entries; what they add up to, or why they cannot be read further.
+/// Shows the entries; returns their totals, or why the rest cannot be read.
 fn entries(
     out: &mut dyn Write,
     store: &MosStore,

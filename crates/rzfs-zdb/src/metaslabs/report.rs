@@ -1,22 +1,22 @@
-//! What is shown of metaslabs.
+//! The details shown for metaslabs.
 
 use crate::Arguments;
 use rzfs_dsl::pool::{MosStore, Pool};
 use rzfs_metaslab::PoolMetaslabs;
 
-/// What is shown of each metaslab beside its place and its map's figures.
+/// The details shown for each metaslab besides its location and its map's statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Detail {
-    /// The histogram that its map keeps (`-mm`).
+    /// The histogram in its map (`-mm`).
     pub(super) histogram: bool,
-    /// What is free in it (`-mmm`).
+    /// Its free space (`-mmm`).
     pub(super) free: bool,
     /// The entries of its map (`-mmmm` or `-dddddd`).
     pub(super) entries: bool,
 }
 
 impl Detail {
-    /// What the command line asks for; `None` if it does not ask for metaslabs.
+    /// The details requested on the command line; `None` if it does not ask for metaslabs.
     pub(super) fn of(arguments: &Arguments) -> Option<Self> {
         let (metaslabs, datasets) = (arguments.metaslabs, arguments.datasets);
         (metaslabs > 0 || datasets >= 3).then_some(Self {
@@ -27,7 +27,7 @@ impl Detail {
     }
 }
 
-/// What a report is about.
+/// The input of a report.
 pub(super) struct Report<'a> {
     pub(super) pool: &'a Pool,
     pub(super) metaslabs: &'a PoolMetaslabs,

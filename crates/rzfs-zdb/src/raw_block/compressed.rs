@@ -1,4 +1,4 @@
-//! Decompressing a block when nobody says by what, and perhaps not to what size.
+//! Decompresses a block with an unknown function, and possibly to an unknown size.
 
 use super::request::Request;
 use crate::session::Session;
@@ -7,7 +7,7 @@ use rzfs_format::compression::CompressionFunction;
 use rzfs_format::units::SECTOR_SIZE;
 use std::io;
 
-/// Functions that notice when a block is not theirs.
+/// Functions that detect foreign blocks.
 const SURE: [CompressionFunction; 4] = [
     CompressionFunction::Lz4,
     CompressionFunction::Lzjb,
@@ -15,10 +15,10 @@ const SURE: [CompressionFunction; 4] = [
     CompressionFunction::Zstd,
 ];
 
-/// zle takes nearly everything, so it comes last, unless `ZDB_NO_ZLE` is set.
+/// zle accepts nearly everything, so it comes last, unless `ZDB_NO_ZLE` is set.
 const UNSURE: [CompressionFunction; 1] = [CompressionFunction::Zle];
 
-/// What is said of a block that zle took.
+/// The remark about a block that zle accepted.
 const UNSURE_REMARK: &str = "
 ZLE decompression was selected. If you suspect the results are wrong,
 try avoiding ZLE by setting and exporting ZDB_NO_ZLE=\"true\"
@@ -27,8 +27,8 @@ try avoiding ZLE by setting and exporting ZDB_NO_ZLE=\"true\"
 /// Bytes of the largest block.
 const MAX_SIZE: u64 = 16 << 20;
 
-/// The first expansion of a block that fits. When the request has one size only, all larger ones
-/// are tried.
+/// The first successful expansion of a block. If the request has only one size all larger ones are
+/// tried.
 pub(super) fn expand(
     session: &mut Session<'_>,
     stored: &[u8],

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 /// Bytes of a word.
 const WORD: usize = 8;
 
-/// Shows a block word by word, with its printable characters.
+/// Shows a block as words, with its printable characters.
 pub(super) fn words(out: &mut dyn Write, title: &str, block: &[u8], swap: bool) -> io::Result<()> {
     let columns = if swap {
         "7 6 5 4 3 2 1 0   f e d c b a 9 8"

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 /// Bytes of the largest block.
 const MAX_SIZE: u64 = 16 << 20;
 
-/// What to read and how to show it.
+/// A request to read and show a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Request<'a> {
     /// The word itself.
@@ -26,28 +26,28 @@ pub(super) struct Request<'a> {
 /// The letters of FLAGS.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Flags {
-    /// `b` with an offset: the block pointer that is there.
+    /// `b` with an offset: the block pointer at that offset.
     pub(super) pointer: Option<u64>,
     /// `c`: the checksums of the block.
     pub(super) checksums: bool,
-    /// `d`: decompressed by whatever function fits.
+    /// `d`: decompressed with any function that fits.
     pub(super) decompress: bool,
-    /// `e`: the bytes of each word swapped.
+    /// `e`: with bytes swapped in each word.
     pub(super) swap: bool,
     /// `g`: as a gang header.
     pub(super) gang: bool,
     /// `i`: as an indirect block.
     pub(super) indirect: bool,
-    /// `r`: the bytes themselves.
+    /// `r`: the raw bytes.
     pub(super) raw: bool,
-    /// `v`: says what `d` tries.
+    /// `v`: reports the attempts of `d`.
     pub(super) verbose: bool,
 }
 
 impl Flags {
     const LETTERS: &str = "bcdegirv";
 
-    /// Says which letters are unknown; `None` if no letter is known.
+    /// Reports unknown letters; `None` if no letter is known.
     fn parse(text: &str, out: &mut dyn Write) -> io::Result<Option<Self>> {
         let mut flags = Self::default();
         let mut letters = text.chars().peekable();
@@ -76,7 +76,7 @@ impl Flags {
 }
 
 impl<'a> Request<'a> {
-    /// Parses a word, or says what is wrong with it.
+    /// Parses a word, or returns its error message.
     pub(super) fn parse(text: &'a str, out: &mut dyn Write) -> io::Result<Result<Self, String>> {
         let invalid = |what: &str| Ok(Err(format!("Invalid block specifier: {text}  - {what}")));
         let mut parts = text.split(':');
@@ -109,7 +109,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A size in hex that a block can have.
+/// Parses a possible block size in hex.
 fn size(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok().filter(|size| (1..=MAX_SIZE).contains(size))
 }

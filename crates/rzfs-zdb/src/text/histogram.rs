@@ -1,13 +1,13 @@
-//! Histograms: a line for each bucket between the first and the last that are not empty.
+//! Histograms: a line for each bucket between the first and the last non-empty one.
 
 use std::io::{self, Write};
 
-/// Most stars of a line.
+/// Maximum number of stars per line.
 const WIDTH: u64 = 40;
 
 /// Prints the buckets; the label of bucket i is `i + first_label`.
 ///
-/// Counts up to 40 are shown star by star, larger ones in proportion to the largest.
+/// Counts up to 40 are shown as stars, larger ones in proportion to the largest.
 pub(crate) fn print(out: &mut dyn Write, buckets: &[u64], first_label: u64) -> io::Result<()> {
     let used = |count: &u64| *count != 0;
     let Some(first) = buckets.iter().position(used) else { return Ok(()) };
@@ -15,8 +15,8 @@ pub(crate) fn print(out: &mut dyn Write, buckets: &[u64], first_label: u64) -> i
     let scale = buckets.iter().copied().max().unwrap_or(0).max(WIDTH);
     let shown = buckets.get(first..=last).unwrap_or(&[]);
     for (count, label) in shown.iter().zip(first_label + first as u64..) {
-        // 40 stars at most, so the product is small after the division; in 128 bits it cannot
-        // overflow before.
+        // At most 40 stars, so the result of the division is small; the product cannot overflow in
+        // 128 bits.
         let stars = (u128::from(*count) * u128::from(WIDTH)).div_ceil(u128::from(scale));
         let stars = "*".repeat(usize::try_from(stars).unwrap_or(0));
         writeln!(out, "\t\t\t{label:3}: {count:6} {stars}")?;

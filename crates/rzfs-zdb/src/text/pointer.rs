@@ -4,13 +4,13 @@ use rzfs_format::block_pointer::{PointerKind, Protection};
 use rzfs_format::{BlockPointer, ByteOrder, Dva};
 use std::fmt;
 
-/// A block pointer with everything that it says, on one line.
+/// A block pointer in full detail, on one line.
 pub(crate) struct Full<'a>(pub(crate) &'a BlockPointer);
 
 /// A block pointer as in lists of an object's blocks: addresses, sizes, fill, births, checksum.
 pub(crate) struct Compact<'a> {
     pub(crate) pointer: &'a BlockPointer,
-    /// How many addresses are shown.
+    /// Number of addresses to show.
     pub(crate) addresses: usize,
     /// Whether a list marks the block as freed.
     pub(crate) is_freed: bool,
@@ -32,7 +32,7 @@ impl fmt::Display for TypeName<'_> {
     }
 }
 
-/// What kind of data an embedded pointer holds; 0 is the block's own.
+/// The kind of data in an embedded pointer; 0 for the block's own.
 const fn embedded_type(pointer: &BlockPointer) -> u64 {
     pointer.words()[6] >> 40 & 0xff
 }

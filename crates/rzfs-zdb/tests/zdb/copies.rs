@@ -1,4 +1,4 @@
-//! Files copied out of datasets.
+//! Copying files out of datasets.
 
 use crate::harness::zdb_of;
 use rzfs_testkit::ReferencePool;

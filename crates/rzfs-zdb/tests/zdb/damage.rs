@@ -1,5 +1,5 @@
-//! Pools with damaged blocks. What OpenZFS's zdb says about copies of the pool that are damaged in
-//! the same places is in `damaged/WHAT.txt`.
+//! Pools with damaged blocks. What OpenZFS's zdb prints for copies of the pool with the same damage
+//! is in `damaged/WHAT.txt`.
 
 use rzfs_blockdev::{FileDevice, OpenOptions};
 use rzfs_dsl::Pool;
@@ -10,10 +10,10 @@ use rzfs_zdb::calendar::Calendar;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// Where the addresses of a device begin.
+/// The offset on a device of address 0.
 const START: u64 = 4 << 20;
 
-/// Bytes of every block of metadata of the pool g01.
+/// The size in bytes of every metadata block of the pool g01.
 const METADATA: u64 = 0x1000;
 
 /// A golden pool whose devices can be damaged.
@@ -32,13 +32,13 @@ impl Damaged {
         Some(Self { name: pool.pool_name().to_owned(), devices })
     }
 
-    /// Overwrites bytes at an address of a device.
+    /// Overwrites bytes at an address on a device.
     fn damage(&self, device: usize, offset: u64, len: u64) {
         let start = START + offset;
         self.devices[device].damage(start..start + len, Damage::Garbage { seed: offset });
     }
 
-    /// The pool, unless the damage is such that it cannot be opened.
+    /// The pool, unless the damage prevents it from being opened.
     fn import(&self) -> Option<Pool> {
         let devices = self.devices.iter().cloned();
         let sources: Vec<_> = devices.map(|device| DeviceSource::Device(device)).collect();
@@ -51,7 +51,7 @@ impl Damaged {
         Pool::import(found.pools().first()?, &options_of_import).ok()
     }
 
-    /// What zdb says with these words before the pool's name.
+    /// The output of zdb with these options before the pool's name.
     fn zdb(&self, options: &[&str]) -> (Verdict, String) {
         self.zdb_on(&self.import().unwrap(), options)
     }

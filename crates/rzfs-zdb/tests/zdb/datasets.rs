@@ -2,7 +2,7 @@
 
 use crate::harness::agrees;
 
-/// Golden pools.
+/// Number of golden pools.
 const ALL: usize = 24;
 
 #[test]

@@ -1,8 +1,8 @@
-//! Dedup tables, block reference tables, and what dedup would save.
+//! Dedup tables, block reference tables, and simulated dedup.
 
 use crate::harness::agrees;
 
-/// Golden pools.
+/// Number of golden pools.
 const ALL: usize = 24;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Running zdb and comparing it with what the oracle said.
+//! Runs zdb and compares its output with the recorded output of the oracle.
 
 use rzfs_testkit::{ReferencePool, Transcript};
 use rzfs_zdb::calendar::Calendar;
@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 
-/// zdb with these words, as a process would end with its status.
+/// The output and exit status of zdb with these arguments.
 pub(crate) fn zdb<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> Output {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let status = match rzfs_zdb::parse(words.into_iter().map(|word| word.as_ref().to_owned())) {
@@ -25,8 +25,8 @@ pub(crate) fn zdb<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> Output
     Output { status: ExitStatus::from_raw(i32::from(status) << 8), stdout, stderr }
 }
 
-/// Runs every command whose first word is `options` that the oracle was asked, at least `least`
-/// of them, and compares exit status and output. Pools that are not there are skipped aloud.
+/// Runs every recorded command whose first argument is `options`, at least `least` of them, and
+/// compares exit status and output. Prints a message for each missing pool that it skips.
 pub(crate) fn agrees(options: &str, least: usize) {
     let asked: Vec<_> =
         transcripts().into_iter().filter(|(_, one)| one.words[0] == options).collect();
@@ -44,7 +44,7 @@ pub(crate) fn agrees(options: &str, least: usize) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// zdb with these words, where it finds a golden pool; `None` if that is not there.
+/// The output of zdb with these arguments on a golden pool; `None` if the pool is missing.
 pub(crate) fn zdb_of<W: Into<String>>(
     pool: &str,
     words: impl IntoIterator<Item = W>,
@@ -53,20 +53,20 @@ pub(crate) fn zdb_of<W: Into<String>>(
     Some(zdb(place.into_iter().chain(words.into_iter().map(Into::into))))
 }
 
-/// The words that say where a pool is.
+/// The arguments that give the location of a pool.
 fn place(pool: &ReferencePool) -> [String; 3] {
     let directory = pool.image_dir().unwrap();
     ["-e".to_owned(), "-p".to_owned(), directory.to_str().unwrap().to_owned()]
 }
 
-/// What zdb answers to the words of a transcript.
+/// The output of zdb for the arguments of a transcript.
 fn run(pool: &ReferencePool, asked: &Transcript) -> Transcript {
     let output = zdb(place(pool).into_iter().chain(asked.words_for(pool.pool_name())));
     let status = output.status.code().unwrap_or(-1);
     Transcript::new(asked.words.clone(), status, &output.stdout, &pool.image_dir().unwrap())
 }
 
-/// Everything that the oracle said, with the pools' names.
+/// All recorded transcripts, with the names of their pools.
 fn transcripts() -> Vec<(String, Transcript)> {
     let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zdb/oracle");
     let mut all = Vec::new();

@@ -1,7 +1,7 @@
-//! zdb on the golden pools, compared byte for byte with the zdb of OpenZFS 2.3.2.
+//! Runs zdb on the golden pools and compares its output byte for byte with that of OpenZFS 2.3.2.
 //!
-//! What that one printed is in `oracle/POOL/WORDS.txt` (long outputs condensed: see
-//! [`rzfs_testkit::Transcript`]); `cargo xtask zdb-oracle` makes it again.
+//! That output is in `oracle/POOL/WORDS.txt` (if long, condensed: see
+//! [`rzfs_testkit::Transcript`]); `cargo xtask zdb-oracle` creates it again.
 
 mod blocks;
 mod checkpoint;

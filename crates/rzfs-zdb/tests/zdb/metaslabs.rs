@@ -2,7 +2,7 @@
 
 use crate::harness::{agrees, zdb_of};
 
-/// Golden pools.
+/// Number of golden pools.
 const ALL: usize = 24;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Blocks at addresses, and the data in embedded pointers.
+//! Blocks at given addresses, and the data in embedded pointers.
 
 use crate::harness::{agrees, zdb, zdb_of};
 
@@ -21,7 +21,7 @@ fn data_of_embedded_pointers_are_written_as_they_are() {
 
 #[test]
 fn pointers_of_gang_headers_and_what_is_no_address() {
-    // OpenZFS's zdb aborts where it is asked for these.
+    // OpenZFS's zdb aborts with these arguments.
     let Some(header) = zdb_of("g18-gang", ["-R", "g18", "1:1cf000:200:g"]) else { return };
     let text = String::from_utf8(header.stdout).unwrap();
     assert_eq!(text.lines().count(), 3, "{text}");

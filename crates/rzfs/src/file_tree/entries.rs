@@ -8,23 +8,23 @@ use rzfs_zpl::DirCookie;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-/// Entries that are read at once.
+/// Number of entries that are read at once.
 const BATCH: usize = 256;
 
 /// An entry of a directory.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its name. Whoever makes files from names has to know that a damaged or hostile pool can
-    /// have `..` here, or a slash.
+    /// Its name. Callers that create files from names must handle damaged or hostile pools, where
+    /// it can be `..` or contain a slash.
     pub name: Vec<u8>,
-    /// What kind of file it says it is.
+    /// The kind of file that it claims to be.
     pub kind: FileKind,
     /// The file.
     pub node: FileNode,
 }
 
-/// Iterates over the entries of a directory in the order of the disk, without the `.` and `..` that
-/// every directory has. After an error there are no more.
+/// Iterates over the entries of a directory in on-disk order, without the `.` and `..` that every
+/// directory has. After an error there are no more.
 #[derive(Debug)]
 pub struct Entries {
     directory: FileNode,
@@ -35,10 +35,10 @@ pub struct Entries {
 }
 
 impl FileNode {
-    /// The entries of a directory, without `.` and `..`, in the order of the disk.
+    /// The entries of a directory, without `.` and `..`, in on-disk order.
     ///
     /// # Errors
-    /// It is no directory, or a snapshot that cannot be opened.
+    /// It is not a directory, or a snapshot that cannot be opened.
     pub fn entries(&self) -> Result<Entries, FileError> {
         let directory = self.entered()?;
         if directory.kind()? != FileKind::Directory {
@@ -54,8 +54,8 @@ impl Entries {
         Self { directory, next, batch, prefetches: false, is_done: false }
     }
 
-    /// Reads the attributes of many entries together before they are handed out, since the caller
-    /// is going to ask for them.
+    /// Reads the attributes of many entries together before they are returned, since the caller is
+    /// going to ask for them.
     #[must_use]
     pub fn with_attributes(self) -> Self {
         Self { prefetches: true, ..self }
@@ -85,7 +85,7 @@ impl Entries {
             (Target::Control(_), None) => return Err(directory.problem(FileProblem::NotFound)),
         };
         match listed {
-            // It comes up again when the good ones are gone.
+            // The error recurs when the good ones have been returned.
             Err(_) if !batch.is_empty() => *is_done = false,
             listed => listed.map_err(|error| directory.problem(error))?,
         }

@@ -1,4 +1,4 @@
-//! A file: what is known of it, and what is in it.
+//! A file: its attributes and contents.
 
 use super::tree::FileTree;
 use crate::file::File;
@@ -10,7 +10,7 @@ use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zpl::{Attributes, ControlAttributes, ControlNode, FileSystem, NameTarget, ZplError};
 use std::sync::Arc;
 
-/// A file of a [`FileTree`], of whatever kind: a handle, which reads when it is asked.
+/// A file of a [`FileTree`], of whatever kind: a lazy handle.
 ///
 /// ```no_run
 /// # use rzfs::OpenFiles;
@@ -77,14 +77,14 @@ impl FileNode {
         }
     }
 
-    /// What no other file of the tree has: object set and object.
+    /// Identifies a file in the tree: object set and object.
     pub(super) fn identity(&self) -> (ObjsetId, ObjectId) {
         let file_system = self.file_system().unwrap_or_else(|| self.tree.file_system());
         (file_system.objset().id(), self.object())
     }
 
-    /// Whether it is one of the directories that no disk holds: `.zfs`, `.zfs/snapshot` and the
-    /// like. The root of a snapshot that was entered is none.
+    /// Whether it is one of the virtual directories: `.zfs`, `.zfs/snapshot` and the like. The root
+    /// of an entered snapshot is not.
     #[must_use]
     pub fn is_control(&self) -> bool {
         matches!(self.target, Target::Control(_))
@@ -103,7 +103,7 @@ impl FileNode {
         result.map_err(|error| self.problem(error))
     }
 
-    /// What `stat` shows.
+    /// The attributes that `stat` shows.
     ///
     /// # Errors
     /// The file does not exist or its attributes are damaged.
@@ -118,7 +118,7 @@ impl FileNode {
         }
     }
 
-    /// What kind of file it is.
+    /// The kind of file.
     ///
     /// # Errors
     /// As [`FileNode::attributes`].
@@ -132,7 +132,7 @@ impl FileNode {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// It is no symbolic link, or is damaged.
+    /// It is not a symbolic link, or is damaged.
     pub fn link_target(&self) -> Result<Vec<u8>, FileError> {
         match &self.target {
             Target::File(file_system, object) => self.of(file_system.read_link(*object)),
@@ -176,7 +176,7 @@ impl FileNode {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// It is none, or is damaged.
+    /// It is not a regular file, or is damaged.
     pub fn open(&self) -> Result<File, FileError> {
         match (&self.target, self.kind()?) {
             (_, FileKind::Directory) => Err(self.problem(FileProblem::IsDirectory)),
@@ -190,18 +190,18 @@ impl FileNode {
         }
     }
 
-    /// The file that a name in this directory leads to, `.` and `..` included. Above the root of
-    /// the tree is the root.
+    /// The file with a name in this directory, including `.` and `..`. The root of the tree is its
+    /// own parent.
     ///
     /// # Errors
-    /// There is no such file, or this is no directory.
+    /// There is no such file, or this is not a directory.
     pub fn child(&self, name: &[u8]) -> Result<Self, FileError> {
         let here = self.entered()?;
         let path = here.path_of(name);
         let target = match here.child_target(name) {
             Ok(target) => target,
             Err(problem) => {
-                // A missing file is named, other errors are of the directory.
+                // A missing file is named; other errors concern the directory.
                 let at = Self { path, ..here };
                 return Err(at.problem(problem));
             }
@@ -235,7 +235,7 @@ impl FileNode {
         }
     }
 
-    /// The same, but the root of a snapshot in place of its directory in `.zfs/snapshot`.
+    /// The same, but the root of a snapshot instead of its directory in `.zfs/snapshot`.
     pub(super) fn entered(&self) -> Result<Self, FileError> {
         let (Target::Control(ControlNode::Snapshot(objset)), Some(control)) =
             (&self.target, self.tree.control())
@@ -274,7 +274,7 @@ impl FileNode {
     }
 }
 
-/// The attributes of a directory of `.zfs` in the shape of a file's.
+/// The attributes of a directory of `.zfs` in the form of a file's.
 fn of_control(control: &ControlAttributes) -> Attributes {
     Attributes {
         object: control.inode,

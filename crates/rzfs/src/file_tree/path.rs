@@ -1,19 +1,19 @@
-//! From a path to a file (POSIX path resolution, as in a chroot at the root of the tree).
+//! Path resolution (POSIX, as in a chroot at the root of the tree).
 
 use super::{FileNode, FileTree};
 use crate::file::File;
 use crate::{FileError, FileProblem};
 use rzfs_format::dirent::FileKind;
 
-/// Symbolic links that are followed on the way, as in Linux.
+/// Maximum number of symbolic links on a path, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// What to do with a symbolic link at the end of a path.
+/// The treatment of a symbolic link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LastLink {
-    /// Follow it, as stat(2) does.
+    /// Follow it, as in stat(2).
     Follow,
-    /// Stop at it, as lstat(2) does.
+    /// Return it, as in lstat(2).
     Keep,
 }
 
@@ -21,7 +21,7 @@ impl FileTree {
     /// The file that a path leads to; symbolic links are followed.
     ///
     /// # Errors
-    /// There is no such file, too many links were followed, or something on the way is damaged.
+    /// There is no such file, too many links were followed, or something on the path is damaged.
     pub fn node(&self, path: impl AsRef<[u8]>) -> Result<FileNode, FileError> {
         resolve(self, path.as_ref(), LastLink::Follow)
     }
@@ -37,13 +37,13 @@ impl FileTree {
     /// Opens the regular file that a path leads to.
     ///
     /// # Errors
-    /// As [`FileTree::node`], or it is no regular file.
+    /// As [`FileTree::node`], or it is not a regular file.
     pub fn open(&self, path: impl AsRef<[u8]>) -> Result<File, FileError> {
         self.node(path)?.open()
     }
 }
 
-/// The file that a path leads to. A slash at the end asks for a directory.
+/// Resolves a path. A trailing slash requires a directory.
 fn resolve(tree: &FileTree, path: &[u8], last: LastLink) -> Result<FileNode, FileError> {
     let mut node = tree.root();
     let mut pending = components(path);

@@ -30,16 +30,16 @@ pub struct FileTree(Arc<Tree>);
 struct Tree {
     dataset: String,
     live: Arc<FileSystem>,
-    /// None in a snapshot.
+    /// `None` for a snapshot.
     control: Option<ControlTree>,
 }
 
 impl FileTree {
-    /// Opens the file system of a dataset of `pool`, as its properties ask for. With `read_ahead`
-    /// whoever reads a file in order finds the next blocks in memory.
+    /// Opens the file system of a dataset of `pool`, according to its properties. With `read_ahead`
+    /// sequential reads of a file find the next blocks in memory.
     ///
     /// # Errors
-    /// The dataset is no file system, its key is not loaded, or it is damaged.
+    /// The dataset is not a file system, its key is not loaded, or it is damaged.
     ///
     /// ```no_run
     /// use rzfs::FileTree;

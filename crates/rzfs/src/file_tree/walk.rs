@@ -1,4 +1,4 @@
-//! Everything below a directory.
+//! Recursive walks of directories.
 
 use super::entries::Entries;
 use super::node::FileNode;
@@ -7,14 +7,14 @@ use rzfs_format::dirent::FileKind;
 use rzfs_format::{ObjectId, ObjsetId};
 use std::collections::HashSet;
 
-/// A file that a walk came to.
+/// A file visited by a walk.
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
-    /// Directories between it and where the walk began: 0 for that itself.
+    /// Number of directories between it and the start of the walk: 0 for the start itself.
     pub depth: usize,
     /// Its name; empty at depth 0.
     pub name: Vec<u8>,
-    /// What kind of file it is.
+    /// The kind of file.
     pub kind: FileKind,
     /// The file.
     pub node: FileNode,
@@ -22,8 +22,8 @@ pub struct WalkEntry {
 
 /// Iterates over a file and everything below it, directories before their contents.
 ///
-/// Symbolic links are not followed. `.zfs` is not entered, unless the walk began inside of it.
-/// Errors are of one file or directory; the walk goes on behind them. Every directory is entered
+/// Symbolic links are not followed. `.zfs` is not entered, unless the walk starts inside it. An
+/// error concerns one file or directory; the walk continues after it. Every directory is entered
 /// once, however often a damaged file system names it, so a walk always ends.
 ///
 /// ```no_run
@@ -37,9 +37,9 @@ pub struct WalkEntry {
 #[derive(Debug)]
 pub struct Walk {
     start: Option<FileNode>,
-    /// The directories that are being read, the deepest last.
+    /// The directories being read, the deepest last.
     levels: Vec<Entries>,
-    /// The directory that was handed out last: its contents come next.
+    /// The last directory returned: its contents come next.
     pending: Option<FileNode>,
     entered: HashSet<(ObjsetId, ObjectId)>,
     enters_control: bool,
@@ -47,7 +47,7 @@ pub struct Walk {
 }
 
 impl FileNode {
-    /// It and everything below it.
+    /// Walks over it and everything below it.
     #[must_use]
     pub fn walk(&self) -> Walk {
         Walk::new(self.clone())
@@ -72,7 +72,7 @@ impl Walk {
         Self { prefetches: true, ..self }
     }
 
-    /// Leaves out the contents of the directory that came last.
+    /// Skips the contents of the last directory.
     pub fn skip_contents(&mut self) {
         self.pending = None;
     }
@@ -86,7 +86,7 @@ impl Walk {
         Ok(WalkEntry { depth: 0, name: Vec::new(), kind, node })
     }
 
-    /// Goes down into a directory.
+    /// Descends into a directory.
     fn enter(&mut self, directory: &FileNode) -> Result<(), FileError> {
         if directory.is_control() && !self.enters_control {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Why a pool is not made.
+//! Errors of creating a pool.
 
 use super::PoolNameError;
 use crate::setting::SettingError;
@@ -9,29 +9,29 @@ use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::PlanError;
 use rzfs_vdev::label::LabelError;
 
-/// Why a pool is not made; the messages are those of `zpool create`.
+/// Why a pool is not created; the messages are those of `zpool create`.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The devices do not become vdevs.
+    /// The devices cannot form vdevs.
     #[error(transparent)]
     Vdevs(#[from] VdevRequestError),
-    /// The pool cannot have the name.
+    /// The name is invalid.
     #[error("cannot create '{pool}': {source}")]
     Name {
         /// The name.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: PoolNameError,
     },
-    /// A property cannot have its value.
+    /// A property has an invalid value.
     #[error("cannot create '{pool}': {source}")]
     Setting {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: SettingError,
     },
-    /// The vdevs need a feature that the pool would not have.
+    /// The vdevs need a feature that the pool would lack.
     #[error("cannot create '{pool}': its vdevs need the feature '{feature}'")]
     MissingFeature {
         /// The pool.
@@ -39,12 +39,12 @@ pub enum CreateError {
         /// The feature.
         feature: Feature,
     },
-    /// The devices cannot become vdevs.
+    /// The devices cannot form vdevs.
     #[error("cannot create '{pool}': {source}")]
     Plan {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: PlanError,
     },
     /// The root file system cannot have a property on these devices.
@@ -52,7 +52,7 @@ pub enum CreateError {
     Root {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: ChangeError,
     },
     /// The vdevs cannot be opened.
@@ -66,7 +66,7 @@ pub enum CreateError {
     Live {
         /// The pool.
         pool: String,
-        /// Why not.
+        /// The reason.
         source: NotCreated,
     },
 }

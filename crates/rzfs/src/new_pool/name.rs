@@ -1,13 +1,13 @@
-//! What a pool may be called (spec 09, section 1.2).
+//! Valid names of pools (spec 09, section 1.2).
 
-/// The longest name of a new pool, in bytes. OpenZFS keeps the rest of the 255 bytes of a dataset's
-/// name for what is in every pool by itself. Pools that have longer names can be imported.
+/// The longest name of a new pool, in bytes. OpenZFS reserves the rest of the 255 bytes of a
+/// dataset name for internal datasets of every pool. Pools with longer names can be imported.
 const MAX_LENGTH: usize = 239;
 
-/// Words that begin a group of vdevs.
+/// Words that start a group of vdevs.
 const RESERVED: [&str; 4] = ["mirror", "raidz", "draid", "spare"];
 
-/// Why a name is not the name of a pool; the messages are OpenZFS's.
+/// Why a name is invalid for a pool; the messages are OpenZFS's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PoolNameError {
     /// It names a dataset below a pool.
@@ -16,13 +16,13 @@ pub enum PoolNameError {
     /// It has more than 239 bytes.
     #[error("name is too long\npool name may have been omitted")]
     TooLong,
-    /// It begins with something else.
+    /// It does not start with a letter.
     #[error("name must begin with a letter\npool name may have been omitted")]
     NoLetter,
-    /// It has a character that no pool's name has.
+    /// It contains an invalid character.
     #[error("invalid character '{0}' in pool name\npool name may have been omitted")]
     InvalidCharacter(char),
-    /// It means something else in a command.
+    /// It has another meaning in commands.
     #[error("name is reserved\npool name may have been omitted")]
     Reserved,
 }

@@ -23,17 +23,17 @@ pub enum Occasion {
     Change,
 }
 
-/// A property of a dataset and the value that it is to have.
+/// A property of a dataset and its new value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatasetSetting {
     /// Its full name.
     pub name: String,
-    /// What the ZAP of the dataset's directory has for it.
+    /// Its value in the ZAP of the dataset's directory.
     pub value: ZapValue,
 }
 
 impl DatasetSetting {
-    /// Understands the value of a property for a dataset of this kind.
+    /// Parses the value of a property for a dataset of this kind.
     ///
     /// # Errors
     /// [`SettingError`] with OpenZFS's message.
@@ -52,7 +52,7 @@ impl DatasetSetting {
         let is_possible = match property.description().editing {
             Editing::Never => false,
             Editing::AtCreation => occasion == Occasion::Creation,
-            // The version of a file system is changed by an upgrade.
+            // The version of a file system changes only by an upgrade.
             Editing::Always => {
                 property != DatasetProperty::Version || occasion == Occasion::Creation
             }
@@ -75,7 +75,7 @@ impl DatasetSetting {
         Ok(setting(value))
     }
 
-    /// Understands the value of a property that is told in the format's own way, as in send streams.
+    /// Converts a property's value in on-disk form, as in send streams.
     ///
     /// # Errors
     /// [`SettingError`] with OpenZFS's message.
@@ -99,14 +99,14 @@ impl DatasetSetting {
         Ok(Self { name: name.to_owned(), value: number.into() })
     }
 
-    /// The feature without which a pool cannot have the value.
+    /// The feature that the value requires.
     #[must_use]
     pub fn feature(&self) -> Option<Feature> {
         DatasetProperty::from_name(&self.name)?.feature(self.value.first_u64()?)
     }
 }
 
-/// Whether a user property can have the name and the value.
+/// Checks the name and the value of a user property.
 pub(super) fn user(name: &str, word: &str) -> Result<(), SettingError> {
     let is_possible =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b":+-._".contains(&byte);
@@ -124,20 +124,20 @@ pub(super) fn user(name: &str, word: &str) -> Result<(), SettingError> {
 /// The properties of a new file system.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NewDatasetProperties {
-    /// Those that its directory stores.
+    /// Those stored in its directory.
     pub stored: Vec<DatasetSetting>,
-    /// How names are compared; else as in its parent.
+    /// The comparison of names; by default the parent's.
     pub case: Option<CaseSensitivity>,
-    /// How names are normalised; else as in its parent.
+    /// The normalisation of names; by default the parent's.
     pub normalization: Option<Normalization>,
-    /// Whether names must be UTF-8; else as in its parent.
+    /// Whether names must be UTF-8; by default the parent's setting.
     pub utf8_only: Option<bool>,
-    /// How it is encrypted.
+    /// Its encryption.
     pub encryption: EncryptionProperties,
 }
 
 impl NewDatasetProperties {
-    /// Understands properties and values.
+    /// Parses properties and values.
     ///
     /// # Errors
     /// [`SettingError`] with OpenZFS's message.
@@ -182,7 +182,7 @@ impl NewDatasetProperties {
         Ok(())
     }
 
-    /// The first objects of the file system. `parent` gives what was not said.
+    /// The first objects of the file system. `parent` provides the defaults.
     #[must_use]
     pub fn contents(&self, parent: &NewFileSystem, now: Timestamp, seed: u64) -> NewFileSystem {
         NewFileSystem {
@@ -195,7 +195,7 @@ impl NewDatasetProperties {
         }
     }
 
-    /// The features without which the pool cannot have them.
+    /// The features that they require.
     pub fn features(&self) -> impl Iterator<Item = Feature> {
         self.stored.iter().filter_map(DatasetSetting::feature)
     }

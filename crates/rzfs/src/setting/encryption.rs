@@ -1,4 +1,4 @@
-//! Properties that say how a new dataset is encrypted (spec 04, section 19.5).
+//! Properties for the encryption of a new dataset (spec 04, section 19.5).
 
 use super::SettingError;
 use rzfs_codec::crypto::{KeyFormat, Pbkdf2};
@@ -8,28 +8,28 @@ use rzfs_format::encryption::EncryptionSuite;
 use rzfs_format::property::DatasetProperty;
 use rzfs_zap::ZapValue;
 
-/// What `encryption=on` is.
+/// The meaning of `encryption=on`.
 const DEFAULT_SUITE: EncryptionSuite = EncryptionSuite::Aes256Gcm;
 /// Stored number of `encryption=on`.
 const ON: u64 = 1;
 /// Stored number of `encryption=off`.
 const OFF: u64 = 2;
 
-/// The properties of a new dataset, or of a new key, that are about encryption.
+/// The encryption properties of a new dataset, or of a new key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EncryptionProperties {
-    /// With which cipher.
+    /// The cipher.
     pub suite: SuiteChoice,
-    /// How the user gives the key, which makes it an encryption root.
+    /// The format of the key, which makes it an encryption root.
     pub format: Option<KeyFormat>,
-    /// Where the key is.
+    /// The location of the key.
     pub location: Option<String>,
-    /// Iterations with which a key is made of a passphrase.
+    /// Iterations to derive a key from a passphrase.
     pub iterations: Option<u64>,
 }
 
 impl EncryptionProperties {
-    /// The properties that are about encryption.
+    /// The encryption properties.
     pub(super) const ALL: [DatasetProperty; 4] = [
         DatasetProperty::Encryption,
         DatasetProperty::KeyFormat,
@@ -37,10 +37,10 @@ impl EncryptionProperties {
         DatasetProperty::Pbkdf2Iters,
     ];
 
-    /// Takes the value of one of the properties over, in its stored form.
+    /// Sets one of the properties to a value in stored form.
     ///
     /// # Errors
-    /// It cannot have the value.
+    /// The value is invalid.
     pub(super) fn take(
         &mut self,
         property: DatasetProperty,
@@ -73,10 +73,10 @@ impl EncryptionProperties {
         Ok(())
     }
 
-    /// The format and the place of the key that is needed; `None` if it is not an encryption root.
+    /// The format and the location of the required key; `None` if it is not an encryption root.
     ///
     /// # Errors
-    /// The properties do not fit together.
+    /// The properties are inconsistent.
     pub fn key(&self) -> Result<Option<(KeyFormat, &str)>, SettingError> {
         let is_off = self.suite == SuiteChoice::Off;
         let has_any = self.location.is_some() || self.iterations.is_some();
@@ -92,10 +92,10 @@ impl EncryptionProperties {
         }
     }
 
-    /// What they say, with what the user gave as key and a random number.
+    /// The encryption of the dataset, with the user's key and a random salt.
     ///
     /// # Errors
-    /// The properties do not fit together, or the key is none.
+    /// The properties are inconsistent, or the key is invalid.
     pub fn encryption(&self, key: Option<&[u8]>, salt: u64) -> Result<NewEncryption, SettingError> {
         let root = match self.key()? {
             None => None,

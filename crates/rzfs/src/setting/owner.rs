@@ -1,17 +1,17 @@
-//! Properties that bound or tell what somebody uses: `userquota@joe`, `groupused@1000`, ...
-//! (spec 09, section 5.1).
+//! Properties for the usage and quota of an owner: `userquota@joe`, `groupused@1000`, ... (spec 09,
+//! section 5.1).
 
 use super::SettingError;
 use crate::quantity::parse_size;
 use rzfs_format::property::NumberFormat;
 use rzfs_zpl::{QuotaOwner, QuotaUnit};
 
-/// What such a property is about.
+/// The aspect of such a property.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnerAspect {
-    /// What somebody uses.
+    /// The usage.
     Used,
-    /// What somebody may use.
+    /// The quota.
     Quota,
 }
 
@@ -26,20 +26,20 @@ impl OwnerAspect {
     }
 }
 
-/// A property about one user, group or project.
+/// A property of one user, group or project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OwnerProperty {
-    /// What it is about.
+    /// Its aspect.
     pub aspect: OwnerAspect,
-    /// Whose.
+    /// The kind of owner.
     pub owner: QuotaOwner,
-    /// Of what.
+    /// The unit.
     pub unit: QuotaUnit,
     /// Number of the user, group or project.
     pub id: u64,
 }
 
-/// What a name begins with, in the order of the usage.
+/// Prefixes of the names, in the order of the usage.
 const KINDS: [(&str, QuotaOwner, QuotaUnit); 6] = [
     ("user", QuotaOwner::User, QuotaUnit::Bytes),
     ("group", QuotaOwner::Group, QuotaUnit::Bytes),
@@ -54,7 +54,7 @@ pub(super) fn names(aspect: OwnerAspect) -> impl Iterator<Item = String> {
     KINDS.iter().map(move |(kind, ..)| format!("{kind}{}", aspect.word()))
 }
 
-/// Takes a name apart: what it is about, whose, of what, and who that is.
+/// Splits a name into aspect, kind of owner, unit, and owner.
 fn parts(name: &str) -> Option<(OwnerAspect, QuotaOwner, QuotaUnit, &str)> {
     let (about, who) = name.split_once('@')?;
     KINDS.iter().find_map(|(kind, owner, unit)| {
@@ -69,7 +69,7 @@ impl OwnerProperty {
     /// those of this host.
     ///
     /// # Errors
-    /// [`SettingError::OwnerName`]: there is nobody of this name.
+    /// [`SettingError::OwnerName`]: there is no such user or group.
     pub fn parse(name: &str) -> Result<Option<Self>, SettingError> {
         let Some((aspect, owner, unit, who)) = parts(name) else { return Ok(None) };
         let id = match who.parse() {
@@ -84,8 +84,8 @@ impl OwnerProperty {
         Ok(Some(Self { aspect, owner, unit, id }))
     }
 
-    /// How people read the number of the property of this name, whoever it is about; `None` if it
-    /// is of another kind or about nobody.
+    /// The display format of the property of this name, for any owner; `None` if it is of another
+    /// kind or has no owner.
     #[must_use]
     pub fn format(name: &str) -> Option<NumberFormat> {
         let (aspect, _, unit, who) = parts(name)?;
@@ -98,10 +98,10 @@ impl OwnerProperty {
         Some(format).filter(|_| !who.is_empty())
     }
 
-    /// The quota that a word says; `None` is none.
+    /// Parses a quota; `None` for no quota.
     ///
     /// # Errors
-    /// [`SettingError`]: it is no number, 0, or what is used is to be set.
+    /// [`SettingError`]: it is not a number, 0, or the usage is to be set.
     pub fn parse_quota(self, name: &str, word: &str) -> Result<Option<u64>, SettingError> {
         if self.aspect == OwnerAspect::Used {
             return Err(SettingError::ReadOnly(name.to_owned()));

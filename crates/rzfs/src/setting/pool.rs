@@ -10,17 +10,17 @@ use rzfs_zap::ZapValue;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// The newest version before feature flags, and the oldest whose file systems this software
-/// writes: both have system attributes.
+/// The newest versions before feature flags whose file systems this software writes: all have
+/// system attributes.
 const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 26..=28;
 const MAX_COMMENT: usize = 32;
-/// Of the table of deduplicated blocks: as large as its vdevs.
+/// A dedup table quota: as large as its vdevs.
 const AUTOMATIC: u64 = u64::MAX;
 
-/// A property of a pool and what it is to be.
+/// A property of a pool and its new value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PoolSetting {
-    /// What the MOS keeps among the pool's properties.
+    /// A property stored in the MOS.
     Stored {
         /// The property.
         name: String,
@@ -29,24 +29,24 @@ pub enum PoolSetting {
     },
     /// The text that listings show.
     Comment(Option<String>),
-    /// The feature sets that the pool is to stay within.
+    /// The feature sets to which the pool is restricted.
     Compatibility(Option<String>),
-    /// A feature is switched on.
+    /// Enables a feature.
     Feature(Feature),
-    /// A new pool does not have a feature.
+    /// Excludes a feature from a new pool.
     WithoutFeature(Feature),
     /// The version.
     Version(u64),
-    /// The file system that a system boots from.
+    /// The boot file system.
     BootFileSystem(String),
     /// The directory below which everything is mounted.
     AlternateRoot(PathBuf),
-    /// Where OpenZFS would remember that the pool is imported.
+    /// OpenZFS's cache file of imported pools.
     CacheFile(CacheFile),
 }
 
-/// Property `cachefile`. It says where OpenZFS remembers that a pool is imported; nobody does here,
-/// so it is only told again while the pool is imported.
+/// Property `cachefile`. It names OpenZFS's cache of imported pools; there is none here, so it is
+/// only reported while the pool is imported.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum CacheFile {
     /// The usual file.
@@ -71,8 +71,8 @@ impl CacheFile {
         }
     }
 
-    /// Checks that there is a directory for the file. Whoever types the property asks, not the
-    /// process of the pool: the directory may be in a file system which that has to answer for.
+    /// Checks that there is a directory for the file. The command does this, not the process of the
+    /// pool: the directory may be in a file system that this process serves.
     ///
     /// # Errors
     /// [`SettingError::NoDirectory`] if there is none.
@@ -88,7 +88,7 @@ impl CacheFile {
 }
 
 impl PoolSetting {
-    /// Understands the value of a property for a pool that is there.
+    /// Parses the value of a property for an existing pool.
     ///
     /// # Errors
     /// [`SettingError`] with OpenZFS's message.
@@ -189,27 +189,27 @@ fn number_of_word(property: PoolProperty, word: &str) -> Result<u64, SettingErro
 /// The properties of a new pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewPoolProperties {
-    /// Log2 of the smallest block; 0 leaves it to the devices.
+    /// log2 of the smallest block; 0 leaves it to the devices.
     pub ashift: u64,
     /// Its version.
     pub version: u64,
     /// Its features.
     pub features: Vec<Feature>,
-    /// Features that were asked for although the property `compatibility` excludes them.
+    /// Requested features that property `compatibility` excludes.
     pub incompatible: Vec<Feature>,
-    /// What the MOS keeps.
+    /// Properties stored in the MOS.
     pub stored: Vec<(String, ZapValue)>,
     /// The text that listings show.
     pub comment: Option<String>,
-    /// The feature sets that the pool is to stay within.
+    /// The feature sets to which the pool is restricted.
     pub compatibility: Option<String>,
     /// The directory below which everything is mounted.
     pub alternate_root: Option<PathBuf>,
-    /// What `cachefile` says while the pool stays imported.
+    /// Property `cachefile` while the pool stays imported.
     pub cache_file: Option<CacheFile>,
 }
 
-/// Which features a new pool has without being told.
+/// The default features of a new pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DefaultFeatures {
     /// Those that OpenZFS 2.3 enables, as far as the property `compatibility` allows.
@@ -220,7 +220,7 @@ pub enum DefaultFeatures {
 }
 
 impl NewPoolProperties {
-    /// Understands properties and values.
+    /// Parses properties and values.
     ///
     /// # Errors
     /// [`SettingError`] with OpenZFS's message.

@@ -1,4 +1,4 @@
-//! From typed values to the numbers that are stored.
+//! Conversion of typed values to stored numbers.
 
 use super::SettingError;
 use crate::quantity::{nicebytes, parse_size};
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 /// Longest value of a property, in bytes.
 pub(super) const MAX_VALUE: usize = 8191;
 
-/// What is stored for a value of a property of datasets.
+/// Converts a dataset property's value to its stored form.
 pub(super) fn stored(property: DatasetProperty, word: &str) -> Result<ZapValue, SettingError> {
     let values = property.values();
     if values.is_text() {
@@ -27,7 +27,7 @@ pub(super) fn stored(property: DatasetProperty, word: &str) -> Result<ZapValue, 
     Ok(number.into())
 }
 
-/// Bytes or a count.
+/// Parses bytes or a count.
 fn count(property: DatasetProperty, word: &str) -> Result<u64, SettingError> {
     let number = parse_size(word)?;
     if number == 0 && matches!(property, DatasetProperty::Quota | DatasetProperty::RefQuota) {
@@ -45,7 +45,7 @@ fn count(property: DatasetProperty, word: &str) -> Result<u64, SettingError> {
     }
 }
 
-/// Texts are stored as they are; some have rules.
+/// Parses a text: most are stored unchanged, some have rules.
 fn text(property: DatasetProperty, word: &str) -> Result<Cow<'_, str>, SettingError> {
     match property {
         _ if word.len() > MAX_VALUE => Err(SettingError::ValueTooLong),
@@ -59,8 +59,8 @@ fn text(property: DatasetProperty, word: &str) -> Result<Cow<'_, str>, SettingEr
     }
 }
 
-/// A place to mount at, with one slash in front of each name and none behind the last: the same
-/// directory has one name, and that of a child is below it.
+/// Normalises a mount point, with one slash before each name and none at the end: the same
+/// directory has one name, and a child's starts with its parent's.
 fn mount_point(word: &str) -> Option<Cow<'_, str>> {
     if matches!(word, "none" | "legacy") {
         return Some(word.into());

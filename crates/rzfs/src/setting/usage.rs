@@ -1,12 +1,12 @@
-//! The tables of properties that `zfs` and `zpool` show after a mistake.
+//! The tables of properties that `zfs` and `zpool` show after usage errors.
 //!
-//! Their rows follow from the descriptions of properties; what is said below them is text.
+//! Their rows are generated from the descriptions of properties; the rest is fixed text.
 
 use super::owner::{self, OwnerAspect};
 use rzfs_format::property::{DatasetProperty, Description, Editing, Inheritance, PoolProperty};
 use std::fmt::Write;
 
-/// What is said below the properties of datasets.
+/// The text below the properties of datasets.
 const BELOW_DATASETS: &str = r#"
 A size is a number of bytes, or a number with a unit: 512K, 1.5G, 2T.
 
@@ -16,7 +16,7 @@ After userused@, groupquota@ and the like comes the user, group or project
 that is meant: a name, or a number.
 "#;
 
-/// What is said below the properties of pools.
+/// The text below the properties of pools.
 const BELOW_POOLS: &str = "
 After feature@ comes the name of a feature: zpool-features(7) has them all.
 ";
@@ -66,7 +66,7 @@ pub fn pool_properties() -> String {
     text + BELOW_POOLS
 }
 
-/// Those that nobody can set first, each sort by name.
+/// Sorts read-only properties first, each group by name.
 fn in_order<P: Copy>(
     properties: impl Iterator<Item = P>,
     description: impl Fn(P) -> &'static Description,

@@ -1,4 +1,4 @@
-//! Copying what is in one file.
+//! Copies the contents of a file.
 
 use super::progress::Progress;
 use crate::files::cat::{self, CHUNK, CopyError};
@@ -6,16 +6,16 @@ use rzfs::{Extent, File};
 use std::fs;
 use std::io::{Seek, SeekFrom};
 
-/// What is kept of a file besides its contents.
+/// The attributes that are kept besides the contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fidelity {
-    /// Permissions as far as the umask lets them.
+    /// Permissions, subject to the umask.
     Contents,
     /// Everything that the host can store.
     Archive,
 }
 
-/// Writes a file; what is not stored is not written, if the output can have holes.
+/// Writes a file, skipping holes if the output can have holes.
 pub(super) fn contents(
     file: &File,
     out: &mut fs::File,

@@ -1,4 +1,4 @@
-//! Directories of the host that are written into.
+//! Directories of the host as destinations.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -8,16 +8,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Permissions that a directory has while it is filled.
+/// Permissions of a directory while it is filled.
 const WHILE_FILLED: u16 = 0o700;
 
-/// A name that can only be an entry of the directory that it is used in.
+/// A name that can only be an entry of the directory it is used in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct EntryName(CString);
 
 impl EntryName {
     /// `None` for names that lead elsewhere: `.`, `..`, or with a slash; and for those that the
-    /// system cuts: empty or with a zero byte.
+    /// system rejects or truncates: empty or with a zero byte.
     pub(super) fn new(name: &[u8]) -> Option<Self> {
         if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
             return None;
@@ -30,10 +30,10 @@ impl EntryName {
     }
 }
 
-/// Tells a directory of the host from all others.
+/// Identifies a directory of the host.
 pub(super) type Identity = (u64, u64);
 
-/// A directory that is open. Everything is made relative to it, and no link is followed.
+/// An open directory. Everything is created relative to it, and no link is followed.
 #[derive(Debug)]
 pub(super) struct Directory(OwnedFd);
 
@@ -45,7 +45,7 @@ impl Directory {
         Ok(Self(rustix::fs::openat(CWD, path, Self::FLAGS, Mode::empty())?))
     }
 
-    /// The same directory once more.
+    /// A duplicate of the handle.
     pub(super) fn duplicate(&self) -> io::Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
@@ -55,8 +55,8 @@ impl Directory {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Makes a directory, unless it is there, and opens it. With `permissions` it has those that
-    /// the umask leaves, and more for its owner.
+    /// Creates a directory, unless it exists, and opens it. `permissions` are subject to the umask,
+    /// and its owner has more.
     pub(super) fn make(&self, name: &EntryName, permissions: Option<u16>) -> io::Result<Self> {
         let mode = permissions.unwrap_or(0) & 0o777 | WHILE_FILLED;
         let is_new = match rustix::fs::mkdirat(&self.0, &*name.0, mode_of(mode)) {
@@ -66,14 +66,14 @@ impl Directory {
         };
         let flags = Self::FLAGS | OFlags::NOFOLLOW;
         let made = Self(rustix::fs::openat(&self.0, &*name.0, flags, Mode::empty())?);
-        // Whoever may write the directory may have put another one there.
+        // Another user with write access may have replaced it.
         if is_new && !made.is_as_made(permissions)? {
             return Err(exchanged());
         }
         Ok(made)
     }
 
-    /// Whether it can be one that was made a moment ago: nothing is in it.
+    /// Whether it can be the one just created: it is empty.
     fn is_as_made(&self, permissions: Option<u16>) -> io::Result<bool> {
         let stat = rustix::fs::fstat(&self.0)?;
         let is_closed = permissions.is_some() || stat.st_mode & 0o777 == u32::from(WHILE_FILLED);
@@ -88,7 +88,7 @@ impl Directory {
         Ok(true)
     }
 
-    /// The directory above, which must be the one that is expected.
+    /// The parent directory, which must be the expected one.
     pub(super) fn parent(&self, expected: Identity) -> io::Result<Self> {
         let parent = rustix::fs::openat(&self.0, c"..", Self::FLAGS, Mode::empty())?;
         let parent = Self(parent);
@@ -98,14 +98,14 @@ impl Directory {
         Err(io::Error::other("the destination was moved while it was written"))
     }
 
-    /// Makes a file, in the place of what was there, with what the umask leaves of `permissions`.
+    /// Creates a file, replacing an existing entry, with `permissions` subject to the umask.
     pub(super) fn create(&self, name: &EntryName, permissions: u16) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = mode_of(permissions & 0o777);
         self.replacing(name, || rustix::fs::openat(&self.0, &*name.0, flags, mode)).map(File::from)
     }
 
-    /// Makes a symbolic link, in the place of what was there.
+    /// Creates a symbolic link, replacing an existing entry.
     pub(super) fn symlink(&self, name: &EntryName, target: &[u8]) -> io::Result<Held> {
         let target = CString::new(target)?;
         self.replacing(name, || rustix::fs::symlinkat(&*target, &self.0, &*name.0))?;
@@ -115,7 +115,7 @@ impl Directory {
         })
     }
 
-    /// Makes a special file, in the place of what was there.
+    /// Creates a special file, replacing an existing entry.
     pub(super) fn special(
         &self,
         name: &EntryName,
@@ -132,8 +132,8 @@ impl Directory {
         })
     }
 
-    /// Takes hold of an entry that was made a moment ago. Whoever may write the directory may have
-    /// put something else there: what has not all that was asked for is refused.
+    /// Opens a handle to an entry that was just created. Another user may have replaced it: an
+    /// entry that does not match the request is refused.
     fn hold(
         &self,
         name: &EntryName,
@@ -148,7 +148,7 @@ impl Directory {
         }
     }
 
-    /// Makes another name for the file that was made at `path` below `base`, if it still is there.
+    /// Adds a name to the file that was made at `path` below `base`, if it is still there.
     pub(super) fn link(
         &self,
         name: &EntryName,
@@ -166,7 +166,7 @@ impl Directory {
         })
     }
 
-    /// Takes hold of what is at a path, on which no link is followed.
+    /// Opens a handle to the entry at a path without following links.
     fn find(&self, path: &[u8]) -> io::Result<Held> {
         let mut here = self.duplicate()?;
         let (directories, name) = match path.iter().rposition(|byte| *byte == b'/') {
@@ -181,7 +181,7 @@ impl Directory {
         Ok(Held(rustix::fs::openat(&here.0, name, Held::FLAGS, Mode::empty())?))
     }
 
-    /// Does what fails when the name exists. Directories stay where they are.
+    /// Runs `make`; if the name exists removes it, unless it is a directory, and retries.
     fn replacing<T>(
         &self,
         name: &EntryName,
@@ -197,15 +197,15 @@ impl Directory {
     }
 }
 
-/// A file, link or special file that is held without being open, whatever becomes of its name.
+/// A handle to a file, link or special file that does not open it, whatever happens to its name.
 #[derive(Debug)]
 pub(super) struct Held(OwnedFd);
 
 impl Held {
     const FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-    /// The path by which functions find it that know no such descriptors. It leads to a link, not
-    /// to where that leads.
+    /// A path to it for functions that do not accept such descriptors. It leads to a link itself,
+    /// not to its target.
     pub(super) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
@@ -223,17 +223,17 @@ impl AsFd for Directory {
     }
 }
 
-/// Whether a file can be one that this process has made.
+/// Whether this process can have made a file.
 fn is_own(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Somebody has put something else in the place of what was made.
+/// The error for an entry that was replaced after its creation.
 fn exchanged() -> io::Error {
     io::Error::other("something else is there than was made")
 }
 
-/// Permissions for the system.
+/// Converts permissions for the system.
 pub(super) fn mode_of(permissions: u16) -> Mode {
     Mode::from_raw_mode(u32::from(permissions))
 }
@@ -287,7 +287,7 @@ mod tests {
         symlink("other", dir.path().join("link")).unwrap();
         assert!(directory.hold(&name("link"), is_kind(FileType::Fifo)).is_err());
         assert!(directory.hold(&name("link"), is_kind(FileType::Symlink)).is_ok());
-        // A file with another name may be anybody's.
+        // A file with another name may belong to any user.
         fs::hard_link(dir.path().join("other"), dir.path().join("more")).unwrap();
         assert!(directory.hold(&name("more"), is_kind(FileType::RegularFile)).is_err());
         let fifo = directory.special(&name("fifo"), FileType::Fifo, 0, (0, 0)).unwrap();
@@ -311,7 +311,7 @@ mod tests {
         fs::set_permissions(dir.path().join("open"), fs::Permissions::from_mode(0o755)).unwrap();
         let open = Directory::open(&dir.path().join("open")).unwrap();
         assert!(!open.is_as_made(None).unwrap() && open.is_as_made(Some(0o755)).unwrap());
-        // One that was there is filled.
+        // An existing one is filled.
         assert!(root.make(&name("new"), None).is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! Attributes that a copy keeps: owner, mode, extended attributes with ACLs, times.
+//! The attributes kept by a copy: owner, mode, extended attributes with ACLs, times.
 
 use super::destination::{Held, mode_of};
 use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
@@ -14,11 +14,11 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// What was made and gets attributes.
+/// The copy that gets attributes.
 pub(super) enum Made<'a> {
-    /// A file or directory that is open.
+    /// An open file or directory.
     Open(BorrowedFd<'a>),
-    /// What cannot be opened: a link or a special file.
+    /// A link or special file, which cannot be opened.
     Held(Held),
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Made<'a> {
 pub(super) enum NotPreserved {
     /// It cannot be read.
     Read(FileError),
-    /// The host does not take it.
+    /// The host rejects it.
     Host(String, io::Error),
 }
 
@@ -40,8 +40,8 @@ impl fmt::Display for NotPreserved {
     }
 }
 
-/// Gives the attributes of `node` to what was made of it; returns those that could not be kept.
-/// Only root can keep owners and attributes of the namespaces `trusted` and `security`.
+/// Applies the attributes of `node` to its copy; returns those that could not be kept. Only root
+/// can keep owners and attributes of the namespaces `trusted` and `security`.
 pub(super) fn keep(
     node: &FileNode,
     attributes: &Attributes,
@@ -52,12 +52,12 @@ pub(super) fn keep(
     let unkept_by_host = |what: &str, kept: rustix::io::Result<()>| {
         kept.err().map(|error| NotPreserved::Host(what.to_owned(), error.into()))
     };
-    // Changing the owner takes set-id bits and capabilities, setting an ACL changes the time.
+    // Changing the owner clears set-id bits and capabilities; setting an ACL changes the time.
     if is_root {
         unkept.extend(unkept_by_host("the owner", made.chown(attributes.uid, attributes.gid)));
     }
-    // Whoever has the directory around may have it give lists to what is made in it. They let nobody
-    // in as long as the mode does not.
+    // The owner of the parent directory may make it give default ACLs to new entries. These grant
+    // no access as long as the mode does not.
     let unlisted = match attributes.kind {
         FileKind::Symlink => Ok(()),
         kind => made.remove_lists(kind),
@@ -75,11 +75,11 @@ pub(super) fn keep(
             }
         }
     }
-    // After the lists: until there is one, the bits of the group are those that a list masks.
+    // After removing ACLs: with one the group bits would be its mask.
     if attributes.kind != FileKind::Symlink && is_unlisted {
         let owns = rustix::process::geteuid().as_raw() == attributes.uid
             && rustix::process::getegid().as_raw() == attributes.gid;
-        // Nobody gets the power of somebody else's set-id program.
+        // No copy may become a set-id program of another user.
         let kept_bits = if is_root || owns { 0o7777 } else { 0o1777 };
         unkept.extend(unkept_by_host("the mode", made.chmod(attributes.permissions & kept_bits)));
     }
@@ -91,8 +91,8 @@ pub(super) fn keep(
 /// Name and value of an extended attribute.
 type Xattr = (Vec<u8>, Vec<u8>);
 
-/// The extended attributes that this user may set, in the order in which that can be done: a list of
-/// access rights can take the owner the right to set others.
+/// The extended attributes that this user may set, in a possible order: an ACL can take away the
+/// owner's right to set others.
 fn xattrs(node: &FileNode, is_root: bool) -> Result<Vec<Xattr>, FileError> {
     let may_set = |name: &Vec<u8>| match Namespace::of(name) {
         Some(Namespace::User | Namespace::PosixAcl) => true,
@@ -126,7 +126,7 @@ impl Made<'_> {
         }
     }
 
-    /// Takes away the lists of access rights that it has been given when it was made.
+    /// Removes the ACLs that it got on creation.
     fn remove_lists(&self, kind: FileKind) -> rustix::io::Result<()> {
         let default = (kind == FileKind::Directory).then_some(c"system.posix_acl_default");
         for list in [Some(c"system.posix_acl_access"), default].into_iter().flatten() {

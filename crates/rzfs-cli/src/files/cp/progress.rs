@@ -1,11 +1,11 @@
-//! How far a copy is, for somebody at a terminal.
+//! The progress of a copy, for a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
 
 const TEMPLATE: &str = "{bytes}/{total_bytes} {wide_bar} {bytes_per_sec} {eta}  {msg}";
 
-/// A bar on standard error, unless nobody looks at it.
+/// A bar on standard error if that is a terminal.
 pub(super) struct Progress {
     bar: ProgressBar,
     is_shown: bool,
@@ -23,12 +23,12 @@ impl Progress {
         Self { bar, is_shown }
     }
 
-    /// Whether it is worth while to find out how much there is to do.
+    /// Whether it is worthwhile to determine the total.
     pub(super) const fn is_shown(&self) -> bool {
         self.is_shown
     }
 
-    /// So much more is going to be copied.
+    /// Adds to the total.
     pub(super) fn begin(&self, files: u64, bytes: u64) {
         self.bar.inc_length(bytes);
         self.bar.set_message(match files {
@@ -37,17 +37,17 @@ impl Progress {
         });
     }
 
-    /// So many bytes are done.
+    /// Adds bytes that are done.
     pub(super) fn bytes(&self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
-    /// Keeps the bar out of the way of something that is told.
+    /// Hides the bar while a message is printed.
     pub(super) fn suspend<T>(&self, tell: impl FnOnce() -> T) -> T {
         self.bar.suspend(tell)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! Copies a file with everything below it.
+//! Copies a file and everything below it.
 
 use super::contents::{Fidelity, contents};
 use super::destination::{Directory, EntryName, Identity, mode_of};
@@ -17,40 +17,40 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// One tree on its way to the host. Only the directory that is being filled is open, besides the
-/// one where it all began, however deep the tree is.
+/// The copy of one tree to the host. Only the directory being filled is open, besides the one at
+/// the start, however deep the tree is.
 pub(super) struct TreeCopy<'p> {
     fidelity: Fidelity,
     is_root: bool,
     progress: &'p Progress,
-    /// Where the tree goes.
+    /// The destination of the tree.
     base: Directory,
-    /// The directory that is being filled.
+    /// The directory being filled.
     current: Directory,
-    /// Those around it, the innermost last.
+    /// The directories around it, the innermost last.
     levels: Vec<Level>,
-    /// From `base` to `current`, a slash behind every name.
+    /// The path from `base` to `current`, with a slash after every name.
     path: Vec<u8>,
-    /// Where files with several names were copied to, from `base`, and what they are there.
+    /// The copies of files with several names: their paths from `base`, and their identities.
     copied: HashMap<SourceIdentity, (Vec<u8>, Identity)>,
 }
 
-/// What tells a file of the pool from all others.
+/// Identifies a file of the pool.
 type SourceIdentity = (ObjsetId, ObjectId);
 
-/// What tells one from others that may have further names.
+/// The identity of a file that may have further names.
 fn identity(entry: &WalkEntry, attributes: &Attributes) -> Option<SourceIdentity> {
     let file_system = entry.node.file_system().filter(|_| attributes.links > 1)?;
     Some((file_system.objset().id(), attributes.object))
 }
 
-/// A directory that is being filled.
+/// A directory being filled.
 struct Level {
     source: FileNode,
     attributes: Attributes,
-    /// The directory above; none when this is `base` itself.
+    /// The parent directory; `None` for `base` itself.
     above: Option<Identity>,
-    /// Length of the path of the directory above.
+    /// Length of the path of the parent directory.
     path_len: usize,
 }
 
@@ -73,9 +73,9 @@ impl<'p> TreeCopy<'p> {
         })
     }
 
-    /// Copies `source` into the destination as `name`; without a name what is in it.
+    /// Copies `source` into the destination as `name`; without a name its contents.
     ///
-    /// What concerns one file is complained about.
+    /// Errors of single files are reported.
     ///
     /// # Errors
     /// The destination is gone.
@@ -130,7 +130,7 @@ impl<'p> TreeCopy<'p> {
         Ok(())
     }
 
-    /// The destination itself gets what is in the directory.
+    /// Copies the contents of the directory into the destination itself.
     fn fill_base(&mut self, entry: &WalkEntry) -> Result<(), CopyError> {
         let attributes = entry.node.attributes()?;
         let source = entry.node.clone();
@@ -171,14 +171,14 @@ impl<'p> TreeCopy<'p> {
         Ok(())
     }
 
-    /// Whether something that has several names has got this one more, as it was copied already.
+    /// Whether a file with several names was copied before, and has been linked here.
     fn is_linked(&self, name: &EntryName, identity: Option<SourceIdentity>) -> bool {
         let copied = identity.and_then(|identity| self.copied.get(&identity));
         copied
             .is_some_and(|(path, made)| self.current.link(name, &self.base, (path, *made)).is_ok())
     }
 
-    /// Keeps in mind where something is that has further names.
+    /// Remembers the copy of a file that has further names.
     fn remember(&mut self, name: &EntryName, identity: Option<SourceIdentity>, made: Identity) {
         if let Some(identity) = identity {
             let path = [&self.path, name.as_bytes()].concat();
@@ -186,7 +186,7 @@ impl<'p> TreeCopy<'p> {
         }
     }
 
-    /// What a file is made with: one that gets its own permissions when it is whole has these until
+    /// The permissions for creating a file: if it gets its final ones once complete, those until
     /// then.
     fn permissions(&self, attributes: &Attributes, until_then: u16) -> u16 {
         match self.fidelity {
@@ -232,7 +232,7 @@ impl<'p> TreeCopy<'p> {
         Ok(())
     }
 
-    /// Goes back to the directory above.
+    /// Returns to the parent directory.
     fn leave(&mut self, complaints: &mut Complaints<'_, '_>) -> io::Result<()> {
         let Some(Level { source, attributes, above, path_len }) = self.levels.pop() else {
             return Ok(());
@@ -273,14 +273,14 @@ impl<'p> TreeCopy<'p> {
         }
     }
 
-    /// An entry of the current directory, for complaints.
+    /// The path of an entry of the current directory, for messages.
     fn shown(&self, name: &[u8]) -> PathBuf {
         use std::os::unix::ffi::OsStringExt;
         PathBuf::from(std::ffi::OsString::from_vec([&self.path, name].concat()))
     }
 }
 
-/// The kind of a special file for the system.
+/// The system's type of a special file.
 const fn special(kind: FileKind) -> FileType {
     match kind {
         FileKind::Fifo => FileType::Fifo,

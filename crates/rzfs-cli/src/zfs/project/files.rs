@@ -1,7 +1,6 @@
-//! Files and directories of one file system, each opened from the directory that it is in.
+//! Files and directories of one file system, each opened relative to its directory.
 //!
-//! No link is followed, and nothing is opened that may have whoever opens it wait: pipes and
-//! devices have no projects.
+//! No link is followed, and nothing is opened that may block: pipes and devices have no projects.
 
 use crate::console::{Failure, Outcome};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,11 +14,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{fs, io};
 
-/// How far below a directory is looked.
+/// How far to descend below a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Depth {
     Itself,
-    /// What is in it, but not below.
+    /// Its entries, but not their children.
     Entries,
     Everything,
 }
@@ -27,37 +26,37 @@ pub(super) enum Depth {
 /// An open file or directory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File<'a> {
-    /// As it is written: below what the command line names.
+    /// Its displayed path: below the one on the command line.
     pub(super) path: &'a [u8],
     pub(super) project: FileProject,
     descriptor: BorrowedFd<'a>,
 }
 
 impl File<'_> {
-    /// Gives it another project, or has that inherited or not.
+    /// Changes its project, or whether that is inherited.
     pub(super) fn give(&self, project: FileProject) -> Outcome {
         let given = project.give_to(self.descriptor);
         given.map_err(|error| failed("set the project of", self.path, &error))
     }
 }
 
-/// Something could not be done to the file with this path.
+/// The failure of an operation on the file with this path.
 fn failed(what: &str, path: &[u8], error: &io::Error) -> Failure {
     let (path, reason) = (String::from_utf8_lossy(path), without_number(error));
     Failure::Failed(format!("failed to {what} {path}: {reason}"))
 }
 
-/// What a file is, whatever its path.
+/// Identifies a file, whatever its path.
 type Identity = (u64, u64);
 
-/// What was opened.
+/// An opened file.
 struct Opened {
     descriptor: OwnedFd,
     about: Stat,
     project: FileProject,
 }
 
-/// What is not done to a file.
+/// A failed operation on a file.
 struct Refused(&'static str, io::Error);
 
 impl Refused {
@@ -74,7 +73,7 @@ const fn identity(about: &Stat) -> Identity {
     (about.st_dev, about.st_ino)
 }
 
-/// Opens a file or directory that is wanted; nothing if it is none of these.
+/// Opens a file or directory that is wanted; `None` if it is neither.
 fn open(
     directory: impl AsFd,
     name: &OsStr,
@@ -85,7 +84,7 @@ fn open(
     if !has_project || !is_wanted(&about) {
         return Ok(None);
     }
-    // By now it may be something else.
+    // It may have been replaced by now.
     let safe = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let descriptor = openat(directory, name, OFlags::RDONLY | safe, Mode::empty())
         .map_err(Refused::to("open"))?;
@@ -98,7 +97,7 @@ fn open(
     Ok(Some(Opened { descriptor, about, project }))
 }
 
-/// A directory whose entries are looked at.
+/// A directory whose entries are visited.
 struct Level {
     entries: Dir,
     path: Vec<u8>,
@@ -125,8 +124,8 @@ impl Level {
         }
     }
 
-    /// Opens an entry that is wanted; nothing if it is gone, is neither file nor directory, or
-    /// belongs to no file system, as `.zfs` does.
+    /// Opens an entry that is wanted; `None` if it is gone, is neither file nor directory, or
+    /// belongs to no file system, like `.zfs`.
     fn open(
         &self,
         name: &[u8],
@@ -149,8 +148,8 @@ impl Level {
     }
 }
 
-/// Visits a file, or a directory and what is below it in the same file system. The visitor is told
-/// what cannot be visited as well, and ends everything by failing.
+/// Visits a file, or a directory and everything below it in the same file system. The visitor also
+/// receives failures, and stops the walk by failing.
 pub(super) fn each(
     named: &str,
     depth: Depth,
@@ -209,8 +208,8 @@ pub(super) fn each(
     Ok(())
 }
 
-/// The root directories of file systems of this user's pools that are mounted below a directory:
-/// they may share its mount, and so the number of its file system.
+/// The roots of this user's file systems that are mounted below a directory: they may share its
+/// mount, and so its device number.
 fn mounted_below(directory: &Path) -> Vec<Identity> {
     let Ok(directory) = fs::canonicalize(directory) else { return Vec::new() };
     let pools = ControlDirectory::of_user().mounted().map(|mounted| mounted.clients);

@@ -1,4 +1,4 @@
-//! What `zfs send -v` tells of a stream (spec 08, section 7.6).
+//! Progress messages of `zfs send -v` (spec 08, section 7.6).
 
 use crate::quantity::nicebytes;
 use rzfs_server::protocol::StreamSize;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often progress is told.
+/// How often progress is reported.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// For whom it is told.
+/// The audience of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Style {
     /// For people.
@@ -21,17 +21,17 @@ pub(super) enum Style {
     Parsable,
 }
 
-/// How the source of an increment is named.
+/// The format of sources of increments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sources {
     /// With its file system.
     Full,
-    /// Of several, without.
+    /// Without, if there are several.
     Short,
 }
 
 impl Style {
-    /// What the streams are, and how long.
+    /// The list of streams and their sizes.
     pub(super) fn announcement(self, sources: Sources, sizes: &[StreamSize]) -> String {
         let total: u64 = sizes.iter().map(|size| size.bytes).sum();
         let lines = sizes.iter().map(|size| self.announced(sources, size));
@@ -64,7 +64,7 @@ impl Style {
         }
     }
 
-    /// How far it has come.
+    /// A progress line.
     fn line(self, time: &str, bytes: u64, snapshot: &str) -> String {
         match self {
             Self::Human => format!("{time}   {:>5}   {snapshot}", nicebytes(bytes)),
@@ -73,7 +73,7 @@ impl Style {
     }
 }
 
-/// A writer of a stream, while a thread tells every second how far it has come.
+/// A writer of a stream, with a thread that reports progress every second.
 pub(super) struct Reported<W> {
     to: W,
     written: Arc<AtomicU64>,
@@ -95,7 +95,7 @@ impl<W: Write> Reported<W> {
                 eprintln!("{}", style.line(&time, count.load(Ordering::Relaxed), &snapshot));
             }
         };
-        // Without a thread nothing is told, and all is sent.
+        // Without a thread the stream is sent without reports.
         let _ = std::thread::Builder::new().name("progress".to_owned()).spawn(report);
         Self { to, written, _until: until }
     }

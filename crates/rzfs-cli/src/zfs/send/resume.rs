@@ -1,4 +1,4 @@
-//! `zfs send -t`: the rest of a stream that broke off (spec 08, section 8.3).
+//! `zfs send -t`: the rest of an interrupted stream (spec 08, section 8.3).
 
 use super::stream::{check_output, send};
 use crate::console::{Console, Failure, Outcome};
@@ -10,7 +10,7 @@ use rzfs_server::protocol::{Portion, SendRequest, SentProperties, Steps};
 use rzfs_stream::ResumeToken;
 use std::fmt::{Display, Formatter, Result as FormatResult};
 
-/// The status of whatever fails, as OpenZFS has it.
+/// The status of all failures, as in OpenZFS.
 const FAILED: u8 = 255;
 
 /// Runs it.
@@ -59,7 +59,7 @@ pub(super) fn run(words: &[Word], token: &str, console: &mut Console<'_>) -> Out
     send(client, words, &request, console).map_err(|failure| failure.with_status(FAILED))
 }
 
-/// What is in a token, as OpenZFS shows lists.
+/// The contents of a token in OpenZFS's list format.
 struct Contents<'a>(&'a NvList);
 
 impl Display for Contents<'_> {
@@ -74,7 +74,7 @@ impl Display for Contents<'_> {
                     numbers.iter().try_for_each(|number| write!(f, " {number:#x}"))?;
                 }
                 NvValue::String(text) => write!(f, " {}", text.to_text())?,
-                // Whether it is there is all that it says.
+                // Its presence is its value.
                 _ => write!(f, " 1")?,
             }
             writeln!(f)?;

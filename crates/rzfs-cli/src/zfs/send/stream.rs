@@ -1,4 +1,4 @@
-//! Writing a stream to standard output, or saying what it would be.
+//! Writes a stream to standard output, or reports what it would be.
 
 use super::progress::{Reported, Sources, Style};
 use crate::console::{Console, Failure, Outcome};
@@ -18,7 +18,7 @@ pub(super) fn check_output(words: &[Word]) -> Outcome {
     Ok(())
 }
 
-/// Has a pool send what is asked for, or say what it would be.
+/// Makes a pool send a stream, or report what it would be.
 pub(super) fn send(
     mut client: Box<dyn PoolClient>,
     words: &[Word],
@@ -36,7 +36,7 @@ pub(super) fn send(
     };
     let is_verbose = flag('v') || flag('P');
     if is_verbose || flag('n') {
-        // Whoever wants to send nothing is told, too, that it cannot be sent.
+        // A dry run also reports if it cannot be sent.
         let StreamSizes { sizes, skipped } = source::stream_sizes(client.as_mut(), request)?;
         if flag('n') {
             skipped.iter().for_each(|line| console.complain(line));
@@ -49,7 +49,7 @@ pub(super) fn send(
     if flag('n') {
         return Ok(());
     }
-    // Past the buffer of a line that standard output has.
+    // Bypasses the line buffer of standard output.
     let stdout = rustix::stdio::stdout();
     let mut to = File::from(rustix::io::dup(stdout).map_err(std::io::Error::from)?);
     let skipped = match flag('v') {

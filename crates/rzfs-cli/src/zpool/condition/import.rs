@@ -14,23 +14,23 @@ const DAMAGED: &str = "The pool cannot be imported: too much of it is damaged.";
 const UPGRADE: &str = "The pool can be imported using its name or numeric identifier.  What came\n\
      later it has after 'zpool upgrade'.";
 
-/// What would become of an import.
+/// The prospects of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outlook {
     /// The pool would be imported with all of its devices.
     Whole,
-    /// The other devices would do.
+    /// It would succeed with the other devices.
     Degraded,
-    /// The others would do if the pool may do without log devices.
+    /// It would succeed with the other devices if log devices may be missing.
     WithoutLogs,
-    /// The pool would be imported with all of its devices, where it is said that it was destroyed.
+    /// The pool would be imported with all of its devices, and is reported as destroyed.
     Destroyed,
     /// The pool could not be imported.
     Refused,
 }
 
-/// The texts for a pool that was found. `action` is what is said of a pool whose condition has
-/// nothing to say about it.
+/// The texts for a pool that was found. `action` applies to pools whose condition requires no
+/// message.
 pub(crate) fn for_import(status: PoolStatus, outlook: Outlook) -> Explanation {
     let action = match outlook {
         Outlook::Whole => BY_NAME,

@@ -3,7 +3,7 @@
 use super::{Explanation, Texts, explain};
 use rzfs_server::protocol::{Erratum, PoolStatus};
 
-/// The texts for a pool that is open; none for one about which there is nothing to say.
+/// The texts for an open pool; `None` if there is nothing to report.
 pub(crate) fn for_status(status: PoolStatus) -> Option<Explanation> {
     let texts = if status.is_about_format() { of_format(status) } else { of_devices(status) };
     texts.map(|texts| texts.about(status))

@@ -1,4 +1,4 @@
-//! What goes on in a pool, or went on last, as JSON.
+//! Current or last activities of a pool as JSON.
 
 use super::PoolJson;
 use crate::json::{Numbers, object};
@@ -112,7 +112,7 @@ impl PoolJson {
     }
 }
 
-/// The kind of a top-level vdev as names begin with it: `raidz1`, `indirect`.
+/// The kind of a top-level vdev as the prefix of its name: `raidz1`, `indirect`.
 fn top_level(pool: &PoolReport, id: u64) -> String {
     let name = |top: &VdevReport| match top.kind.as_str() {
         "raidz" => format!("raidz{}", top.parity),

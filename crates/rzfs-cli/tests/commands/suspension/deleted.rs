@@ -6,7 +6,7 @@ use crate::workshop::Workshop;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-/// Where the deleted file `image` can still be read.
+/// A path at which the deleted file `image` can still be read.
 fn descriptor_of(image: &str) -> PathBuf {
     let text = format!("{image} (deleted)");
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -22,7 +22,7 @@ fn write(shop: &Workshop, name: &str) {
     File::open(path).unwrap().sync_all().unwrap();
 }
 
-/// Lets go of the pool `tank` as the refusal says, and has it again with what `names` had.
+/// Follows the advice in the refusal for the pool `tank`, and checks the files `names`.
 fn rescue(shop: &Workshop, names: &[&str]) {
     let image = shop.image("A");
     fs::copy(descriptor_of(&image), &image).unwrap();
@@ -41,7 +41,7 @@ fn a_pool_whose_image_was_deleted_is_not_let_go_of() {
     shop.succeed("zpool create --size 96M -R ROOT tank A");
     write(&shop, "before");
     fs::remove_file(shop.image("A")).unwrap();
-    // Nobody waits for it to be on disk.
+    // It has not been synced.
     fs::write(shop.root().join("after"), "after").unwrap();
     let refused = shop.refuse("zpool export tank", 1);
     assert!(refused.starts_with("cannot export 'tank': A was deleted while"), "{refused}");

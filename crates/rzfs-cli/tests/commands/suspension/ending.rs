@@ -1,4 +1,4 @@
-//! Pools that are to be let go of while their devices fail.
+//! Ending pools while their devices fail.
 
 use super::{SmallHost, answer_of, prompt};
 use crate::harness::{is_mounted, wait_until};
@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The size of a host that has room for so many KiB more than what it has.
+/// The size option for a host with this many KiB of free space.
 fn with_room(host: &Path, more: u64) -> String {
     let statistics = rustix::fs::statvfs(host).unwrap();
     let blocks = statistics.f_blocks - statistics.f_bfree;
@@ -29,9 +29,9 @@ fn an_export_that_is_refused_when_everything_is_unmounted_leaves_everything_moun
     fs::write(root.join("inner/kept"), "kept").unwrap();
     shop.succeed("zpool sync");
     host.resize(&with_room(&images, 0));
-    // It fits into memory, and nobody has asked yet for more than that.
+    // It fits into memory, and no sync has been requested yet.
     fs::write(root.join("late"), vec![7; 4 << 20]).unwrap();
-    // `zpool export` asks for that before anything is unmounted.
+    // `zpool export` requires a sync before anything is unmounted.
     let refused = prompt(&shop, "umount tank");
     assert_eq!(refused.status, 1, "{refused:?}");
     assert!(refused.err.contains("pool I/O is currently suspended"), "{refused:?}");
@@ -57,7 +57,7 @@ fn a_process_whose_devices_fail_while_it_mounts_ends() {
     let root = shop.root();
     fs::write(root.join("kept"), "kept").unwrap();
     shop.succeed("zpool sync");
-    // Something to replay, little by little, so that its data is in the log.
+    // Small writes to replay, so that their data is in the log.
     let mut durable = fs::File::options();
     let durable = durable.create_new(true).write(true).custom_flags(OFlags::SYNC.bits() as i32);
     let mut logged = durable.open(root.join("logged")).unwrap();
@@ -67,20 +67,20 @@ fn a_process_whose_devices_fail_while_it_mounts_ends() {
     kill_process(daemon, Signal::KILL).unwrap();
     wait_until("the process is gone", || shop.run("zpool list -Ho name").out.is_empty());
     assert!(Command::new("umount").arg("-l").arg(&root).status().unwrap().success());
-    // That is enough for opening the pool.
+    // That is enough to open the pool.
     host.resize(&with_room(&images, 1024));
     let mut import = shop.rzfs.command();
     import.args(["zpool", "import", "-f", "-d"]).arg(&images).arg("-R").arg(shop.rzfs.path("root"));
     let mut import = import.arg("tank").stdout(Stdio::null()).spawn().unwrap();
-    // There is no room for what it has to write, and nobody could be told to make some.
+    // There is no room for its writes, and no user who could be told to make some.
     let status = answer_of("the import ends", move || import.wait().unwrap());
     assert_eq!(status.code(), Some(1));
     assert!(!is_mounted(&root));
     host.recover(&shop);
 }
 
-/// Nothing fails before the signal comes: the device is an image in a file system whose process is
-/// stopped, and killed later.
+/// Nothing fails before the signal arrives: the device is an image in a file system whose process
+/// is stopped, and killed later.
 #[test]
 fn a_process_that_is_to_end_answers_meanwhile_and_ends_when_its_device_fails_then() {
     let shop = Workshop::new();

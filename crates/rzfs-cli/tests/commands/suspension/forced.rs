@@ -1,10 +1,10 @@
-//! Mounts of suspended pools that are ended by force.
+//! Forced unmounts of mounts of suspended pools.
 
 use super::{Waiting, prompt};
 use crate::harness::{is_mounted, wait_until};
 
-/// The directory that was made for the inner mount is in a mount of the suspended pool: it is
-/// removed when that goes on.
+/// The directory made for the inner mount is in a mount of the suspended pool: it is removed when
+/// the pool resumes.
 #[test]
 fn a_file_system_in_another_one_of_a_suspended_pool_is_unmounted_by_force() {
     let prepared = Waiting::prepared(|shop| {

@@ -1,5 +1,5 @@
-//! Intent logs that devices do not deliver: the device is an image in a file system of another
-//! pool, and answers EIO where that is damaged.
+//! Unreadable intent logs: the device is an image in a file system of another pool, and returns EIO
+//! for damaged records.
 
 use crate::harness::{kill_server, mounts_on_mounts};
 use crate::workshop::Workshop;
@@ -8,11 +8,11 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Parts of the file, each of which was waited for.
+/// Number of parts of the file; each was synced.
 const PARTS: usize = 40;
-/// The one that the device does not deliver; the log has several blocks before it.
+/// The unreadable part; several log blocks precede it.
 const LOST: usize = 12;
-/// What the device delivers as a whole.
+/// The unit in bytes that the device reads as a whole.
 const RECORD: usize = 4096;
 
 fn words(number: usize) -> String {
@@ -27,8 +27,7 @@ fn parts() -> Vec<u8> {
     (0..PARTS).flat_map(part).collect()
 }
 
-/// Writes something else wherever a file has some bytes within a record; answers whether it had
-/// them.
+/// Replaces `old` by `new` wherever it occurs within a record of a file; returns whether it did.
 fn replace(file: &Path, old: &str, new: &str) -> bool {
     let bytes = fs::read(file).unwrap();
     let open = File::options().write(true).open(file).unwrap();
@@ -44,7 +43,7 @@ fn replace(file: &Path, old: &str, new: &str) -> bool {
     is_there
 }
 
-/// A pool `tank` on an image in the pool `host`, which is exported. Its process was killed when
+/// A pool `tank` on an image in the pool `host`, which is exported. Its process was killed while
 /// the file `logged` of `tank/a` was in the intent log.
 struct Logged {
     shop: Workshop,
@@ -53,14 +52,14 @@ struct Logged {
 
 impl Logged {
     fn new() -> Self {
-        // A txg may have been written meanwhile.
+        // A txg may have been written before the kill.
         (0..10).find_map(|_| Self::try_new()).expect("the file is in the log")
     }
 
     fn try_new() -> Option<Self> {
         let shop = Workshop::new();
         let host = shop.rzfs.path("root").join("host");
-        // What is written to the image replaces whole records, damaged ones too.
+        // Every write to the image replaces whole records, also damaged ones.
         let properties = "-O compression=off -O recordsize=4K";
         shop.succeed(&format!("zpool create --size 192M -R ROOT {properties} host A"));
         let image = host.join("image").display().to_string();
@@ -85,7 +84,7 @@ impl Logged {
         self.shop.image("A").into()
     }
 
-    /// Lets the image be unreadable, and makes it readable again. The host is exported.
+    /// Makes the image unreadable, or readable again. The host is exported.
     fn fail(&self) {
         let damaged = words(LOST).replacen('t', "X", 1);
         assert!(replace(&self.device(), &words(LOST), &damaged));
@@ -96,7 +95,7 @@ impl Logged {
         assert!(replace(&self.device(), &damaged, &words(LOST)));
     }
 
-    /// Has the host imported while something is done.
+    /// Imports the host while `act` runs.
     fn with_host<T>(&self, act: impl FnOnce(&Workshop) -> T) -> T {
         self.shop.succeed("zpool import -d A -R ROOT host");
         let done = act(&self.shop);
@@ -104,12 +103,12 @@ impl Logged {
         done
     }
 
-    /// A line of a command in which `HOST` is where the image is.
+    /// A command line in which `HOST` is replaced by the directory of the image.
     fn line(&self, line: &str) -> String {
         line.replace("HOST", &self.host.display().to_string())
     }
 
-    /// What is in the file, which ends between two parts; everything else is there.
+    /// The contents of the file, which must end between two parts; checks the other file.
     fn contents(&self) -> Vec<u8> {
         let directory = self.shop.root().join("a");
         assert_eq!(fs::read_to_string(directory.join("kept")).unwrap(), "kept");
@@ -118,7 +117,7 @@ impl Logged {
         contents
     }
 
-    /// The device answers again: everything that was waited for is there.
+    /// The device is readable again: all synced data is there.
     fn recover(&self, force: &str) {
         self.mend();
         self.with_host(|shop| {
@@ -169,7 +168,7 @@ fn what_cannot_be_read_of_a_log_is_given_up_on_request() {
         assert_eq!(imported.status, 0, "{imported:?}");
         assert!(imported.err.contains("the rest of the intent log is given up"), "{imported:?}");
         let contents = logged.contents();
-        // The log has what is before the block, which may have some parts more.
+        // The log was replayed up to the block, which may hold some more parts.
         assert!(!contents.is_empty() && contents.len() <= LOST * part(0).len());
         shop.succeed("zpool export tank");
         let walked = shop.run(&logged.line("zdb -bcc -e -p HOST tank"));
@@ -198,7 +197,7 @@ fn a_file_system_whose_claimed_log_cannot_be_read_waits_for_its_device() {
             let why = "cannot mount 'tank/a': ";
             let is_told = imported.err.contains(why) && imported.err.ends_with(ADVICE);
             assert!(is_told, "{imported:?}");
-            // The rest of the pool can be used.
+            // The rest of the pool is usable.
             fs::write(shop.root().join("more"), "more").unwrap();
             let mounted = shop.succeed("zfs mount");
             assert!(mounted.contains("tank ") && !mounted.contains("tank/a "), "{mounted}");

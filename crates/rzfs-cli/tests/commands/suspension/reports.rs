@@ -1,4 +1,4 @@
-//! What is said of pools whose devices answer nothing at all.
+//! Reports on pools whose devices return only errors.
 
 use super::{answer_of, prompt};
 use crate::harness::wait_until;
@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Write;
 
-/// A pool `tank` on an image in a file system of the pool `host`, whose process has died.
+/// A pool `tank` on an image in a file system of the pool `host`, whose process was killed.
 fn without_devices() -> Workshop {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 512M -R ROOT host A");
@@ -15,7 +15,7 @@ fn without_devices() -> Workshop {
     let image = host.join("image").to_str().unwrap().to_owned();
     shop.succeed(&format!("zpool create --size 96M -R ROOT tank {image}"));
     fs::write(shop.root().join("kept"), "kept").unwrap();
-    // What was written is in the cache, what is read is not.
+    // Written data is cached; after a new import, nothing is.
     shop.succeed("zpool export tank");
     shop.succeed(&format!("zpool import -d {} -R ROOT tank", host.display()));
     let process = i32::try_from(shop.rzfs.daemon("host")).unwrap();
@@ -42,7 +42,7 @@ fn a_pool_without_devices_is_reported_and_let_go_of() {
     assert_eq!(list.out.split_whitespace().take(2).collect::<Vec<_>>(), ["tank", "SUSPENDED"]);
     assert_ne!(prompt(&shop, "zpool export -f tank").status, 0);
     assert!(answer_of("the writer is told", || writer.join().unwrap()).is_err());
-    // The host's mount that is left is taken away, and everything goes on.
+    // The leftover mount of the host is removed, and the pool can be imported.
     shop.succeed("zpool import -d IMAGES -R ROOT host");
     let host = shop.rzfs.path("root").join("host");
     shop.succeed(&format!("zpool import -f -d {} -R ROOT tank", host.display()));
@@ -72,7 +72,7 @@ fn a_pool_whose_device_has_come_back_elsewhere_goes_on_after_clear() {
     assert_eq!(prompt(&shop, "zpool clear tank").err, refused, "it is not back");
     shop.succeed("zpool import -d IMAGES -R ROOT host");
     let host = shop.rzfs.path("root").join("host");
-    // What is there under its name has to be the device.
+    // A file under the device's name must be the device.
     fs::rename(host.join("image"), host.join("away")).unwrap();
     fs::write(host.join("image"), vec![0; 96 << 20]).unwrap();
     assert_eq!(prompt(&shop, "zpool clear tank").err, refused, "it is another one");

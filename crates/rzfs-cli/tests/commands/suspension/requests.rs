@@ -1,4 +1,4 @@
-//! Requests that wait for a suspended pool are in nobody's way.
+//! Requests that wait for a suspended pool do not block others.
 
 use super::{Waiting, answer_of, prompt};
 use rustix::fs::{Advice, OFlags, fadvise};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// A file that the kernel has no pages of.
+/// Reads a file that the kernel has not cached.
 fn read_anew(file: &Path) -> Vec<u8> {
     let mut file = File::open(file).unwrap();
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
@@ -19,18 +19,18 @@ fn read_anew(file: &Path) -> Vec<u8> {
     contents
 }
 
-/// Gives requests time to get to where they wait.
+/// Gives requests time to reach the point where they wait.
 fn settle() {
     thread::sleep(Duration::from_millis(500));
 }
 
-/// Past the kernel's pages.
+/// Bypasses the kernel's page cache.
 const DIRECT: i32 = OFlags::DIRECT.bits() as i32;
 
 #[test]
 fn readers_do_not_wait_for_many_direct_writes() {
     let Some(mut waiting) = Waiting::new("wait") else { return };
-    // The kernel makes eighty requests of it, none of which it waits for before the last.
+    // The kernel splits it into eighty requests, and waits for them only after sending the last.
     let long = vec![3; 80 << 20];
     let file = waiting.shop.root().join("fsynced");
     let file = File::options().write(true).custom_flags(DIRECT).open(file).unwrap();
@@ -69,7 +69,7 @@ fn readers_do_not_wait_for_changes_that_have_to_be_durable() {
     let Some(mut waiting) = prepared else { return };
     let root = waiting.shop.root();
     for number in 0..8 {
-        // The kernel keeps a directory locked for as long as a name in it changes.
+        // The kernel keeps a directory locked while a name in it is being changed.
         let directory = root.join(format!("directory{number}"));
         waiting.writers.push(thread::spawn(move || match number % 4 {
             0 => File::create_new(directory.join("new"))?.write_all(b"new"),
@@ -107,7 +107,7 @@ fn what_waits_is_dropped_when_its_mount_is_aborted() {
     for writer in waiting.writers {
         answer_of("a writer is told", move || writer.join().unwrap()).unwrap_err();
     }
-    // What is not in use by now is unmounted.
+    // Whatever is no longer in use is unmounted.
     let mut rest = Command::new("umount");
     let _ = rest.arg("-l").arg(&root).output();
     waiting.host.resize("400M");

@@ -1,4 +1,4 @@
-//! Devices that were away and are back, of pools that lose another one then.
+//! Devices that were missing and have returned, in pools that then lose another device.
 
 use crate::harness::{kill_server, wait_until};
 use crate::workshop::Workshop;
@@ -26,8 +26,8 @@ fn has(shop: &Workshop, name: &str, byte: u8) {
     assert!(fs::read(shop.root().join(name)).unwrap() == contents(byte), "{name}");
 }
 
-/// An exported pool `tank`, whose image B was away while `meanwhile` was written, and is back.
-/// `words` have `B` where that is.
+/// An exported pool `tank`, whose image B was missing while `meanwhile` was written, and has
+/// returned. In `words`, `B` stands for its path.
 fn returned(words: &str) -> Workshop {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 300M -R ROOT host H");
@@ -35,7 +35,7 @@ fn returned(words: &str) -> Workshop {
     let words = words.replace('B', &away.display().to_string());
     shop.succeed(&format!("zpool create --size 96M -R ROOT -O compression=off tank {words}"));
     write(&shop, "before", BEFORE);
-    // It vanishes under the hands of the pool, which goes on.
+    // The image disappears while the pool uses it, and the pool continues.
     kill_server(&shop.rzfs, "host");
     wait_until("the image has gone", || fs::metadata(&away).is_err());
     write(&shop, "meanwhile", MEANWHILE);
@@ -58,22 +58,22 @@ fn returned(words: &str) -> Workshop {
     shop
 }
 
-/// Takes an image away; answers where it is then.
+/// Moves an image away; returns its new path.
 fn lose(shop: &Workshop, name: &str) -> PathBuf {
     let lost = shop.rzfs.path(name);
     fs::rename(shop.image(name), &lost).unwrap();
     lost
 }
 
-/// A refusal to import the pool without an image, which it names.
+/// Checks that a refused import names the missing image.
 fn assert_names(refused: &str, lost: &str) {
     let why = "cannot import 'tank': one or more devices is currently unavailable\n";
     assert!(refused.starts_with(why), "{refused}");
     assert!(refused.contains(&format!("then import the pool:\n\t{lost}\n")), "{refused}");
 }
 
-/// The last one that has everything is lost: what the returned one lacks cannot be read, and
-/// nobody is told otherwise.
+/// The last complete device is lost: data missing on the returned device cannot be read, and this
+/// is reported.
 fn loses_what_it_lacks(words: &str, lost: &str) {
     let shop = returned(words);
     let away = lose(&shop, lost);
@@ -103,7 +103,7 @@ fn loses_what_it_lacks(words: &str, lost: &str) {
     assert_eq!(unreadable.raw_os_error(), Some(5));
     shop.succeed("zpool export tank");
 
-    // Nothing was changed, so nothing is lost when it is found again.
+    // Nothing was changed, so nothing is lost when the device is found again.
     fs::rename(away, shop.image(lost)).unwrap();
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     for (name, byte) in [("before", BEFORE), ("meanwhile", MEANWHILE), ("after", AFTER)] {
@@ -139,7 +139,7 @@ fn a_member_that_was_away_can_be_lost_again() {
     }
 }
 
-/// What every pool needs is among what it lacks.
+/// Its missing data includes blocks that every pool needs.
 #[test]
 fn a_side_of_a_mirror_that_cannot_be_opened_alone_names_the_other() {
     let shop = Workshop::new();
@@ -147,7 +147,7 @@ fn a_side_of_a_mirror_that_cannot_be_opened_alone_names_the_other() {
     shop.succeed("zpool export tank");
     let away = lose(&shop, "B");
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
-    // The directory of all objects changes, and does not change again.
+    // The object directory of the MOS is written, and then not again.
     shop.succeed("zpool set comment=hello tank");
     (0..3).for_each(|number| drop(shop.succeed(&format!("zfs create tank/{number}"))));
     fs::rename(away, shop.image("B")).unwrap();
@@ -170,7 +170,7 @@ fn a_side_of_a_mirror_that_cannot_be_opened_alone_names_the_other() {
     shop.judge();
 }
 
-/// Nothing on it says that there is something newer.
+/// Nothing on the device shows that there is newer data.
 #[test]
 fn a_side_of_a_mirror_that_is_not_back_is_alone_what_it_was() {
     let shop = Workshop::new();
@@ -192,7 +192,7 @@ fn a_side_of_a_mirror_that_is_not_back_is_alone_what_it_was() {
     assert!(shop.succeed("zpool status tank").contains("\n state: DEGRADED\n"));
     shop.succeed("zpool export tank");
 
-    // Where both are there, the newer one is believed.
+    // If both devices are there, the newer one is used.
     fs::rename(away, shop.image("A")).unwrap();
     shop.succeed("zpool import -d IMAGES -R ROOT tank");
     has(&shop, "before", BEFORE);

@@ -1,5 +1,5 @@
-//! The one mount of an ordinary user, in which all file systems of a pool are, while the devices of
-//! the pool fail.
+//! The shared mount of an ordinary user, with all file systems of a pool, while the devices of the
+//! pool fail.
 
 use super::{SmallHost, answer_of};
 use crate::harness::{Outcome, is_mounted, outcome, wait_until};
@@ -22,12 +22,12 @@ struct Shared {
 }
 
 impl Shared {
-    /// Nothing where nobody may mount what runs full.
+    /// `None` if the host of limited size cannot be mounted.
     fn new() -> Option<Self> {
         Self::prepared(|_| ())
     }
 
-    /// The same, for a pool in which something is done before.
+    /// The same, after `prepare` has run on the pool.
     fn prepared(prepare: impl FnOnce(&Ordinary)) -> Option<Self> {
         let user = Ordinary::without_pool();
         let images = user.rzfs.path("images");
@@ -46,19 +46,19 @@ impl Shared {
         wait_until("the pool is suspended", || {
             this.user.run("zpool get -Ho value health z").out == "SUSPENDED\n"
         });
-        // More than there are processors, of each file system.
+        // More than there are processors, for each file system.
         for number in 0..2 * thread::available_parallelism().map_or(1, usize::from) {
             for at in ["", "c/"] {
                 this.write(&format!("head -c 3M /dev/zero > $M/{at}waits{number}"));
             }
         }
-        // Give them time to get to where they wait.
+        // Give them time to reach the point where they wait.
         thread::sleep(Duration::from_millis(500));
         Some(this)
     }
 
     fn write(&mut self, script: &str) {
-        // Some of them are told that it has failed.
+        // Some of them print that the write failed.
         self.writers.push(self.user.sh(script).stderr(Stdio::null()).spawn().unwrap());
     }
 
@@ -80,7 +80,7 @@ impl Shared {
         self.prompt(&["sh", "-c", script])
     }
 
-    /// Whoever reads is answered, in both file systems.
+    /// Reads succeed in both file systems.
     fn read(&self) {
         let script =
             "cat $M/kept $M/c/kept && ls -l $M $M/c > /dev/null && test ! -e $M/c/missing &&
@@ -89,7 +89,7 @@ impl Shared {
         assert_eq!((read.status, read.out.as_str()), (0, "kept\ninside\n2\n"), "{read:?}");
     }
 
-    /// Commands tell of the pool, or that they cannot be carried out.
+    /// Commands report the state of the pool, or that they cannot be executed.
     fn ask(&self) {
         assert!(self.command("zpool status z").out.contains(" state: SUSPENDED\n"));
         assert!(self.command("zpool list").out.contains("SUSPENDED"));
@@ -116,8 +116,8 @@ impl Shared {
         assert!(is_mounted(&self.user.home.join("m")));
     }
 
-    /// The host is mended and the pool told so: everything that is written gets there, but for what
-    /// was written to a file system that was taken away.
+    /// The host is enlarged and the pool cleared: everything that was written reaches the disk,
+    /// except writes to a file system that was removed by force.
     fn mend(&mut self) {
         self.host.resize("400M");
         let cleared = self.command("zpool clear z");
@@ -131,7 +131,7 @@ impl Shared {
         ends.collect()
     }
 
-    /// The pool is let go of, nobody waits any more, and what was on disk is there.
+    /// The pool is closed, no writer waits any more, and synced data is there.
     fn lost(mut self) {
         wait_until("the process is gone", || self.command("zpool list -Ho name").out.is_empty());
         self.wait_for_writers();
@@ -181,7 +181,7 @@ fn a_file_system_is_taken_from_a_shared_mount_while_the_pool_is_suspended() {
     shared.user.succeed("umount z");
 }
 
-/// The kernel does not let go of what is in a directory in which somebody makes a file.
+/// The kernel keeps the entries of a directory while a file is being created in it.
 #[test]
 fn many_file_systems_are_taken_from_a_shared_mount_as_fast_as_one() {
     const INSIDE: usize = 8;

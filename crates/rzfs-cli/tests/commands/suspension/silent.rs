@@ -1,4 +1,4 @@
-//! Processes and devices that neither answer nor fail: a device is an image in a file system whose
+//! Processes and devices that neither reply nor fail: a device is an image in a file system whose
 //! process is stopped.
 
 use super::{Stopped, answer_of, prompt};
@@ -53,7 +53,7 @@ fn a_pool_that_is_given_up_is_taken_from_all_who_have_its_mounts() {
     let writer = thread::spawn(move || {
         durable.write_all(&vec![7; 8 << 20]).and_then(|()| durable.sync_all())
     });
-    // Somebody has a directory locked, with a path that leads through it.
+    // A rename through the mount keeps a directory locked.
     let renaming = root.clone();
     let renamer = thread::spawn(move || {
         fs::create_dir(renaming.join("a")).and_then(|()| {
@@ -75,6 +75,6 @@ fn a_pool_that_is_given_up_is_taken_from_all_who_have_its_mounts() {
     looked.unwrap_err();
     drop(stopped);
     assert_eq!(shop.succeed("zpool list -Ho name"), "host\n");
-    // The kernel ends what the process has asked of the device.
+    // The kernel aborts the requests of the process to the device.
     wait_until("nobody has the image", || shop.run("zpool export host").status == 0);
 }

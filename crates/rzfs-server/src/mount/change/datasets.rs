@@ -1,4 +1,4 @@
-//! Making, destroying and renaming datasets.
+//! Creates, destroys and renames datasets.
 
 use super::super::table::MountTable;
 use super::mounts::{NowPossible, end, in_use, mount_again, mount_more, settle, taken_back};
@@ -20,7 +20,7 @@ use rzfs_zpl::live::NewFileSystem;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How often somebody else's snapshots of what is to be destroyed are destroyed, too.
+/// How often to destroy concurrently taken snapshots of a dataset that is being destroyed.
 const MOST_NEWCOMERS: usize = 64;
 
 /// `zfs create`.
@@ -64,7 +64,7 @@ pub(super) fn raise_version(open: &Open, name: &str, version: u64) -> Result<Vec
     Ok(Vec::new())
 }
 
-/// Makes what is missing above a file system, and adds it to `made`.
+/// Creates the missing ancestors of a file system, and adds them to `made`.
 pub(super) fn create_above(
     pool: &WritablePool,
     name: &str,
@@ -73,7 +73,7 @@ pub(super) fn create_above(
     create_above_with(pool, name, |_| &[], made)
 }
 
-/// The same; what is made gets properties by its name.
+/// The same, with properties by name.
 pub(super) fn create_above_with<'p>(
     pool: &WritablePool,
     name: &str,
@@ -90,7 +90,7 @@ pub(super) fn create_above_with<'p>(
     Ok(())
 }
 
-/// Destroys what was made for something that is refused; what is above comes first in `made`.
+/// Destroys datasets that were made for a refused operation; parents come first in `made`.
 pub(super) fn destroy_again(pool: &WritablePool, made: &[String]) {
     for name in made.iter().rev() {
         if let Err(error) = pool.live().destroy_dataset(name) {
@@ -124,7 +124,7 @@ fn create_one(
     Ok(())
 }
 
-/// How names are compared in the file system above a new one, and who owns its root.
+/// The name comparison of the parent of a new file system, and the owner of the new root.
 fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
     let owner = NewFileSystem {
         uid: rustix::process::geteuid().as_raw(),
@@ -134,7 +134,7 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
     let Some((above, _)) = name.rsplit_once('/') else { return Ok(owner) };
     let dataset = match pool.datasets().open(above) {
         Ok(dataset) if dataset.kind()? == DatasetKind::FileSystem => dataset,
-        // That is told when the dataset is to be made.
+        // That is reported when the dataset is created.
         Ok(_) | Err(DatasetError::NotFound { .. }) => return Ok(owner),
         Err(error) => return Err(error.into()),
     };
@@ -146,8 +146,8 @@ fn parent(pool: &Pool, name: &str) -> Result<NewFileSystem, Problem> {
     Ok(NewFileSystem { case, normalization, utf8_only, ..owner })
 }
 
-/// `zfs destroy`: what is mounted of all of them ends first, or nothing is destroyed. Nor is
-/// anything if somebody still has one of them, unless it can be taken away by force.
+/// `zfs destroy`: all their mounts end first, or nothing is destroyed. Nor is anything if one of
+/// them is in use, unless it is forced.
 pub(super) fn destroy(
     open: &Open,
     names: &[String],
@@ -178,7 +178,7 @@ pub(super) fn destroy(
             return Err(taken_back(open, &mut table, ended, cannot(name, &error)));
         }
     }
-    // Snapshots that follow each other are destroyed together.
+    // Consecutive snapshots are destroyed together.
     for some in names.chunk_by(|one, next| one.contains('@') && next.contains('@')) {
         let name = some.first().map_or("", String::as_str);
         let destroyed = match name.contains('@') {
@@ -199,8 +199,7 @@ pub(super) fn destroy(
     Ok(mount_again(open, &mut table, ended))
 }
 
-/// Destroys a file system or volume, with the snapshots that somebody takes of it meanwhile if these are
-/// to go.
+/// Destroys a file system or volume, with concurrently taken snapshots of it if requested.
 fn destroy_head(pool: &WritablePool, name: &str, newcomers: Newcomers) -> Result<(), ChangeError> {
     for _ in 0..MOST_NEWCOMERS {
         match pool.live().destroy_dataset(name) {
@@ -210,7 +209,7 @@ fn destroy_head(pool: &WritablePool, name: &str, newcomers: Newcomers) -> Result
         let snapshots = pool.live().dataset_tree()?.open(name)?.snapshots()?;
         let names: Vec<_> = snapshots.iter().map(|one| one.name().to_owned()).collect();
         match pool.live().destroy_snapshots(&names, Destruction::AtOnce) {
-            // Somebody else has destroyed one.
+            // A concurrent command has destroyed one.
             Err(ChangeError::Each(all))
                 if all.iter().all(|(_, error)| matches!(error, ChangeError::NotFound { .. })) => {}
             destroyed => destroyed?,
@@ -219,14 +218,14 @@ fn destroy_head(pool: &WritablePool, name: &str, newcomers: Newcomers) -> Result
     Err(ChangeError::Busy { name: name.to_owned() })
 }
 
-/// Waits for the last answers of mounts that have ended, and that nobody has any more.
+/// Waits for the last replies of mounts that have ended and are no longer in use.
 fn wait_for_last_users(open: &Open, table: &MountTable, names: &[String]) {
     let Ok(pool) = open.writable() else { return };
     let files: Vec<_> = names.iter().filter_map(|name| pool.files_in_use(name)).collect();
     table.wait_for_last_users(&files, || !open.is_suspended());
 }
 
-/// The first of these file systems that somebody has though it is not mounted here.
+/// The first of these file systems that is in use though it is not mounted here.
 fn left_with<'a>(
     pool: &WritablePool,
     table: &MountTable,
@@ -237,7 +236,7 @@ fn left_with<'a>(
     names.iter().find(is_left)
 }
 
-/// What `zfs rename` is told.
+/// The arguments of `zfs rename`.
 pub(super) struct Renaming {
     pub(super) from: String,
     pub(super) to: String,
@@ -285,7 +284,7 @@ pub(super) fn rename(open: &Open, renaming: &Renaming) -> Result<Vec<String>, Re
     };
     let before = open.candidates().map_err(|error| failed(&error))?;
     let ended = end(open, &mut table, &affected, in_use(renaming.force))?;
-    // They are mounted with what is renamed: nothing has them if that is refused.
+    // They are mounted with the renamed dataset: if that is refused they are not in use.
     let mut made = Vec::new();
     if renaming.ancestors
         && let Err(error) = create_above(pool, to, &mut made)

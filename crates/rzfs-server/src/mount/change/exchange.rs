@@ -1,8 +1,7 @@
-//! Giving a file system other contents, mounted or not.
+//! Replaces the contents of a file system, mounted or not.
 //!
-//! Where it is mounted this is done below the mount, so that nobody finds it missing for a moment.
-//! Where that cannot be done, as far too much differs or something cannot be read, it is mounted anew
-//! with all that is mounted below it.
+//! If it is mounted this happens below the mount, which never disappears. If that is impossible, as
+//! too much differs or something cannot be read, it is remounted with all mounts below it.
 
 use super::mounts::{end, mount_again, taken_back};
 use crate::mount::open::Open;
@@ -17,18 +16,18 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-/// A change that gives a file system other contents.
+/// A change that replaces the contents of a file system.
 pub(super) trait NewContents {
-    /// What is said of it.
+    /// The result of the change.
     type Changed;
 
-    /// That it cannot be done.
+    /// The refusal for a reason.
     fn refused(&self, reason: &dyn Display) -> Refusal;
 
-    /// The contents to come; nothing that was written a moment ago need be in them.
+    /// The new contents; the latest unwritten changes need not be in them.
     fn contents(&self) -> Result<Dataset, DatasetError>;
 
-    /// Does it, once.
+    /// Performs the change, once.
     fn change(&mut self) -> Result<Self::Changed, Refusal>;
 }
 
@@ -78,8 +77,8 @@ fn read(dataset: &Dataset, pool_version: u64) -> Result<FileSystem, Box<ZplError
     Ok(FileSystem::open(objset, options)?)
 }
 
-/// Carries out a change that gives a file system other contents: whoever has files of it that are not in
-/// these finds them stale. Tells what could not be mounted.
+/// Carries out a change that replaces the contents of a file system: open files that are not in the
+/// new contents become stale. Returns the mounts that failed.
 pub(super) fn exchange<N: NewContents>(
     open: &Open,
     table: &mut MountTable,
@@ -91,14 +90,14 @@ pub(super) fn exchange<N: NewContents>(
         return mounted_anew(open, table, name, new);
     };
     if let Ok(pool) = open.writable() {
-        // Most of it, before others wait for the rest.
+        // Most of it, before other requests have to wait for the rest.
         pool.sync().map_err(|error| new.refused(&error))?;
     }
     let exchanged = mount.mount.exchange(path, &mut Below { open, name, temporary, new });
     match exchanged {
         Ok(Exchanged { changed, lost: None }) => Ok((changed?, Vec::new())),
         Ok(Exchanged { changed, lost: Some(Refusal { message, .. }) }) => {
-            // Nobody is to go on with what is gone.
+            // No process may go on with the old contents.
             let mut complaints = vec![message];
             let ended = end(open, table, &affected(table, name), InUse::Detach);
             let others = ended.map_err(|refusal| complaints.push(refusal.message));
@@ -123,7 +122,7 @@ fn affected(table: &MountTable, name: &str) -> BTreeSet<String> {
     below.chain([name.to_owned()]).collect()
 }
 
-/// The same with what is mounted of it and below it mounted anew.
+/// The same by remounting the file system and all mounts below it.
 fn mounted_anew<N: NewContents>(
     open: &Open,
     table: &mut MountTable,

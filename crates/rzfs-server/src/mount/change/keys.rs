@@ -1,4 +1,4 @@
-//! Keys of encryption roots, of a pool that stays imported.
+//! Keys of encryption roots of an imported pool.
 
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
@@ -65,7 +65,7 @@ pub(super) fn unload(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
         }
         open.close_file_systems(&table, [dataset.name()]);
     }
-    // What was looked at is not in use.
+    // The view does not count as a use.
     drop(view);
     match open.writable() {
         Err(_) => root.unload_key().map_err(failed)?,

@@ -1,11 +1,11 @@
-//! Mounts of a pool that stays imported.
+//! Mounts of an imported pool.
 //!
 //! ```text
-//! unmount        what is named and what is below it: all of it, or nothing
+//! unmount        the named mounts and those below: all of them, or none
 //! the change     of properties or names
-//! settle         what was mounted, where it belongs now, and what has got a place
+//! settle         former mounts at their new places, and file systems that have got one
 //! ```
-//! When a step is refused, what was mounted before is mounted where it was.
+//! When a step is refused the former mounts are restored.
 
 use super::super::mounter::{Nesting, Planned};
 use super::super::plan::{Candidate, LEGACY, MountsAfterChange, PlannedMount, Site, aftermath};
@@ -102,7 +102,7 @@ pub(super) fn mount_all(open: &Open, manner: &MountManner) -> Result<Vec<String>
     Ok(carry_out(open, &mut table, in_manner(planned, manner)))
 }
 
-/// Plans as a command asks for them.
+/// Applies a command's options to plans.
 fn in_manner(mut planned: Vec<Planned>, manner: &MountManner) -> Vec<Planned> {
     for (_, plan) in &mut planned {
         plan.temporary = manner.temporary.or(plan.temporary);
@@ -138,7 +138,7 @@ pub(super) fn remount(
     if temporary.readonly == Some(true)
         && let Ok(pool) = open.writable()
     {
-        // Whoever makes a file system read-only goes on to copy its devices, or to cut the power.
+        // The user may go on to copy its devices, or to cut the power.
         pool.sync().map_err(|error| cannot(&error))?;
     }
     Ok(Vec::new())
@@ -146,8 +146,7 @@ pub(super) fn remount(
 
 /// `zfs unmount NAME|DIRECTORY`.
 pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<String>, Refusal> {
-    // Only a path is one: a name is no path from wherever the process is. It is walked before anybody is
-    // kept from the mounts.
+    // Only an absolute path counts as a directory. It is resolved before the mounts are locked.
     let place = target
         .starts_with('/')
         .then(|| Path::new(target).canonicalize().unwrap_or_else(|_| PathBuf::from(target)));
@@ -183,7 +182,7 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
         return Err(Refusal::of_kind(RefusalKind::StillMounted, message));
     }
     let ended = end(open, &mut table, &[mount.dataset.clone()].into(), in_use(force))?;
-    // What shared the mount goes on without it; what is below it does not.
+    // File systems that shared the mount stay mounted; those below it do not.
     let others = ended.iter().filter(|plan| !is_below(&plan.dataset)).cloned().collect();
     match mount_again(open, &mut table, others).as_slice() {
         [] => Ok(Vec::new()),
@@ -191,7 +190,7 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
     }
 }
 
-/// `zfs unmount -a`: whatever is not in use.
+/// `zfs unmount -a`: ends all mounts not in use.
 pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refusal> {
     let mut table = open.table()?;
     open.forget_finished(&mut table);
@@ -203,16 +202,16 @@ pub(super) fn unmount_all(open: &Open, force: bool) -> Result<Vec<String>, Refus
     }
 }
 
-/// All mounts of a pool, ended.
+/// The result of ending all mounts of a pool.
 pub(in crate::mount) struct Ended {
-    /// What was mounted, and where.
+    /// The former mounts.
     pub(in crate::mount) plans: Vec<PlannedMount>,
-    /// Mounts that stay though nobody will serve them; only where ends are forced.
+    /// Mounts that stay without a server; only for forced ends.
     pub(in crate::mount) stuck: Vec<String>,
 }
 
-/// Ends all mounts, or none; tells what was where. Those that somebody has elsewhere are in use:
-/// whoever has them would be left without a pool.
+/// Ends all mounts, or none; returns the former ones. Mounts that remain reachable elsewhere are in
+/// use: their users would be left without a pool.
 pub(in crate::mount) fn end_all(
     open: &Open,
     in_use: InUse,
@@ -229,12 +228,12 @@ pub(in crate::mount) fn end_all(
     }
     let stuck = std::mem::take(&mut unmounted.stuck);
     let plans = all_or_none(open, &mut table, unmounted)?;
-    // Whoever wants to mount something meanwhile would have it without a server.
+    // A mount made meanwhile would have no server.
     table.close();
     Ok(Ended { plans, stuck })
 }
 
-/// Mounts again what [`end_all`] has ended for something that is refused.
+/// Restores the mounts that [`end_all`] has ended for a refused operation.
 pub(in crate::mount) fn all_taken_back(
     open: &Open,
     ended: Vec<PlannedMount>,
@@ -245,7 +244,7 @@ pub(in crate::mount) fn all_taken_back(
     taken_back(open, &mut table, ended, refusal)
 }
 
-/// Ends the mounts of these file systems and those below them, or none; tells what was where.
+/// Ends the mounts of these file systems and those below, or none; returns the former ones.
 pub(super) fn end(
     open: &Open,
     table: &mut MountTable,
@@ -269,7 +268,7 @@ fn all_or_none(
     }
 }
 
-/// Mounts again what has ended for something that is refused.
+/// Restores the mounts that were ended for a refused operation.
 pub(super) fn taken_back(
     open: &Open,
     table: &mut MountTable,
@@ -282,7 +281,7 @@ pub(super) fn taken_back(
     Refusal::of_kind(kind, lines.join("\n"))
 }
 
-/// Mounts file systems where they were; tells what could not be mounted.
+/// Mounts file systems where they were; returns complaints about failures.
 pub(super) fn mount_again(
     open: &Open,
     table: &mut MountTable,
@@ -301,7 +300,7 @@ pub(super) enum NowPossible {
     Left,
 }
 
-/// Mounts what is to be mounted after a change; tells what could not be mounted.
+/// Makes the mounts due after a change; returns complaints about failures.
 pub(super) fn settle(
     open: &Open,
     table: &mut MountTable,
@@ -346,7 +345,7 @@ pub(super) fn settle(
     complaints
 }
 
-/// Mounts file systems; tells what could not be mounted.
+/// Mounts file systems; returns complaints about failures.
 pub(super) fn mount_more(
     open: &Open,
     table: &mut MountTable,
@@ -359,13 +358,12 @@ pub(super) fn mount_more(
     }
 }
 
-/// Mounts what is not mounted yet; tells what could not be mounted.
+/// Mounts file systems that are not mounted yet; returns complaints about failures.
 ///
-/// What is mounted below a new mount would be hidden by it, and a mount that a new file system is
-/// to share may have to be made otherwise: such mounts make way, and are made again with the new
-/// ones. If one of them is
-/// in use the new ones that it is in the way of are left out; if one cannot be made again they are
-/// taken back.
+/// Mounts below a new mount would be hidden by it, and a mount that a new file system is to share
+/// may need other options: such mounts are ended, and made again with the new ones. If one of them
+/// is in use the new mounts that it blocks are left out; if one cannot be made again the new ones
+/// are undone.
 fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> Vec<String> {
     planned.retain(|(dataset, _)| table.of_dataset(dataset.name()).is_none());
     if table.is_closed() {
@@ -394,7 +392,7 @@ fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> 
     complaints
 }
 
-/// What has to be mounted after, or together with, a planned mount.
+/// The mounts to be made after, or together with, a planned one.
 fn in_the_way(open: &Open, table: &MountTable, planned: &Planned) -> BTreeSet<String> {
     table.below(&planned.1.mountpoint).chain(unfit(open, table, planned)).collect()
 }
@@ -411,8 +409,7 @@ fn unfit(open: &Open, table: &MountTable, planned: &Planned) -> Option<String> {
     shared.map(|outer| outer.dataset.clone())
 }
 
-/// What has `made_way` for `new` mounts, and could not be mounted with them, is mounted without
-/// them.
+/// Restores mounts that `made_way` for `new` ones and could not be made with them.
 fn bring_back(
     open: &Open,
     table: &mut MountTable,

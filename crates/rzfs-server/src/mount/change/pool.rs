@@ -34,7 +34,7 @@ pub(super) fn set(open: &Open, (name, word): &Pair) -> Result<Vec<String>, Refus
     Ok(Vec::new())
 }
 
-/// Gives a pool a property that is kept on disk.
+/// Sets a property of the pool that is stored on disk.
 pub(in crate::mount) fn set_on(
     pool: &WritablePool,
     name: &str,
@@ -77,7 +77,7 @@ fn not_added(error: AddError) -> Refusal {
     Refusal::new(error.to_string())
 }
 
-/// Checks vdevs that are to be added, and opens their devices.
+/// Checks vdevs to be added, and opens their devices.
 fn planned(pool: &WritablePool, request: &AddRequest) -> Result<PlannedVdevs, Refusal> {
     let own = OwnFileSystems::of(pool.name());
     let is_inside = |word: &&String| own.destination(Path::new(word)) == Destination::Inside;
@@ -110,7 +110,7 @@ fn planned(pool: &WritablePool, request: &AddRequest) -> Result<PlannedVdevs, Re
     added.plan(pool).map_err(not_added)
 }
 
-/// `zpool upgrade`; what was enabled is told line by line.
+/// `zpool upgrade`; returns the enabled features line by line.
 pub(super) fn upgrade(open: &Open) -> Result<Vec<String>, Refusal> {
     let pool = open.writable_to("upgrade")?;
     let cannot = |error: &dyn std::fmt::Display| {
@@ -141,7 +141,7 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
         refusal(format_args!("cannot clear errors for {}", vdev.unwrap_or(&name)), error)
     };
     let pool = open.writable().map_err(|error| cannot(&error))?;
-    // Whoever copies an image to where there is more room means the copy.
+    // A user who copies an image to a larger device expects the copy to be used.
     if let Some(deleted) = DeletedImage::of(pool) {
         return Err(cannot(&deleted));
     }
@@ -159,7 +159,7 @@ pub(super) fn clear(open: &Open, vdev: Option<&str>) -> Result<Vec<String>, Refu
     Ok(Vec::new())
 }
 
-/// Opens devices where they were last, unless that is in a file system of the pool itself.
+/// Opens devices at their last paths, unless these are in a file system of the pool itself.
 #[derive(Debug)]
 pub(in crate::mount) struct ByPath(OwnFileSystems);
 
@@ -168,7 +168,7 @@ impl ByPath {
         Self(OwnFileSystems::of(&open.name()))
     }
 
-    /// Where a device was last, and whether something is there now.
+    /// The last path of a device, and whether it exists.
     fn place<'l>(&self, leaf: &'l VdevConfig) -> Option<(&'l Path, Destination)> {
         let path = Path::new(OsStr::from_bytes(leaf.hints.path.as_ref()?.as_bytes()));
         let destination = self.0.destination(path);
@@ -194,7 +194,7 @@ impl LeafDevices for ByPath {
     }
 }
 
-/// Whether somebody means this vdev: by guid, path, or the name that `zpool status` shows.
+/// Whether a name means this vdev: a guid, path, or name from `zpool status`.
 pub(super) fn is_named(vdev: Vdev<'_>, name: &str) -> bool {
     let is_path = |path: &str| path == name || path.strip_prefix("/dev/") == Some(name);
     is_path(vdev.name()) || vdev.guid().to_string() == name

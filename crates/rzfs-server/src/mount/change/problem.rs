@@ -5,7 +5,7 @@ use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::live::ChangeError;
 
-/// Why something cannot be done.
+/// Why a change is impossible.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
     #[error(transparent)]
@@ -20,7 +20,7 @@ pub(super) enum Problem {
     Files(#[from] Box<rzfs_zpl::ZplError>),
 }
 
-/// OpenZFS's words, which do not name the dataset again.
+/// OpenZFS's message, which does not repeat the name of the dataset.
 pub(super) fn reason(error: &DatasetError) -> String {
     match error {
         DatasetError::NotFound { .. } => "dataset does not exist".to_owned(),

@@ -18,7 +18,7 @@ use rzfs_fuse::InUse;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// What OpenZFS says of a property that is stored but not in force.
+/// OpenZFS's message for a property that is stored but not in effect.
 const NOT_REMOUNTED: &str = "property may be set but unable to remount filesystem";
 
 /// `zfs set`.
@@ -50,13 +50,13 @@ pub(super) fn set(
     changed(open, name, effect, action, &cannot)
 }
 
-/// A property, and its value as it is stored.
+/// A property with its value in stored form.
 type Setting = (String, ZapValue);
 
-/// A quota, and who has it; `None` for none.
+/// A quota with its owner; `None` for no quota.
 type Quota = (OwnerProperty, Option<u64>);
 
-/// Takes the quotas of users, groups and projects out of properties.
+/// Separates the quotas of users, groups and projects from other properties.
 fn quotas(dataset: &Dataset, properties: &[Pair]) -> Result<(Vec<Quota>, Vec<Pair>), Problem> {
     let (mut quotas, mut others) = (Vec::new(), Vec::new());
     for (name, word) in properties {
@@ -100,19 +100,19 @@ fn settings(pool: &Pool, dataset: &Dataset, properties: &[Pair]) -> Result<Vec<S
     Ok(settings)
 }
 
-/// Whether mounts may begin, end or move as properties change.
+/// Whether changes of properties may start, end or move mounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mounts {
-    /// They are made where file systems are mounted now.
+    /// Mounts follow the properties.
     Move,
-    /// What is mounted stays where it is, and nothing else gets mounted.
+    /// Mounts stay where they are, and no others are made.
     Stay,
 }
 
-/// What a stream brings for a file system that is there, and what it gets of its own with that, in one
-/// change: what the stream says otherwise is never in force. Answers what it cannot have of the stream, and
-/// why, and `records` get what has changed. Where mounts are in use they stay where they are, unless its own
-/// properties move them: nothing that is brought keeps a stream from being received.
+/// Sets the properties that a stream brings for an existing file system, and its own new ones, in
+/// one change: conflicting values of the stream never take effect. Returns the rejected properties
+/// with reasons, and adds the changes to `records`. Mounts in use stay in place, unless its own
+/// properties move them: no received property makes a receive fail.
 pub(super) fn receive(
     open: &Open,
     name: &str,
@@ -159,7 +159,7 @@ pub(super) fn receive(
     }
 }
 
-/// The properties that are others when a stream has brought some, with their values if they have some.
+/// The properties that a stream has changed, with their values, if any.
 fn brought_changes(former: &StoredProperties, brought: &ReceivedProperties) -> Vec<Pair> {
     let is_own = |name: &str| former.get(name).is_some();
     let gets_own = |name: &str| brought.own.iter().any(|(own, _)| own == name);
@@ -197,8 +197,8 @@ fn brought_changes(former: &StoredProperties, brought: &ReceivedProperties) -> V
     changes
 }
 
-/// Takes a change of properties back, as something else is refused. The file system may have another name
-/// by now, and what others have set meanwhile stays.
+/// Reverts a change of properties, as another operation was refused. The file system may have been
+/// renamed, and concurrent changes stay.
 pub(super) fn take_back(
     open: &Open,
     record: &PropertyRecord,
@@ -221,7 +221,7 @@ pub(super) fn take_back(
     let effect = Effect::of(pairs);
     let taken_back = match mounts {
         Mounts::Stay => changed(open, name, effect.in_place(), action, &cannot),
-        // Where mounts are in use they stay where they are.
+        // Mounts in use stay in place.
         Mounts::Move => changed(open, name, effect.clone(), action, &cannot)
             .or_else(|_| changed(open, name, effect.in_place(), action, &cannot)),
     };
@@ -248,7 +248,7 @@ pub(super) fn inherit(
     changed(open, name, effect, action, &cannot)
 }
 
-/// The mount point that a file system has from the one above.
+/// The mount point that a file system inherits from its parent.
 fn inherited_mount_point(open: &Open, name: &str) -> Option<String> {
     let (above, own) = name.rsplit_once('/')?;
     let above = open.view().ok()?.datasets().open(above).ok()?;
@@ -256,29 +256,29 @@ fn inherited_mount_point(open: &Open, name: &str) -> Option<String> {
     mountpoint.starts_with('/').then(|| format!("{mountpoint}/{own}"))
 }
 
-/// What a change of properties means for mounts.
+/// The consequences of a change of properties for mounts.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Effect {
-    /// The mount point may be another one for whoever inherits it.
+    /// The inherited mount point may change.
     moves: bool,
-    /// The mount point that it gets itself.
+    /// Its own new mount point.
     place: Option<String>,
-    /// The file system may not be mounted any more.
+    /// The file system may no longer be mounted.
     goes: bool,
-    /// Mounts have to be made anew.
+    /// Mounts must be remade.
     anew: bool,
-    /// Mounts can follow, or have to be made anew.
+    /// Mounts can follow, or must be remade.
     follows: bool,
-    /// What the file system sees to itself is to be shown by the mount.
+    /// The mount must show a setting that the file system implements.
     shows: bool,
-    /// Root directories may have a `.zfs` or not.
+    /// The visibility of `.zfs` in root directories may change.
     lists: bool,
-    /// What mounts did otherwise than these say was meant for their values before.
+    /// Temporary options of mounts that applied to the previous values of these.
     settled: Vec<DatasetProperty>,
 }
 
 impl Effect {
-    /// Of setting these properties to these values.
+    /// The effect of setting these properties to these values.
     fn of<'a>(changes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut effect = Self::default();
         for (name, value) in changes {
@@ -307,19 +307,19 @@ impl Effect {
         effect
     }
 
-    /// Whether mounts have to end for it.
+    /// Whether it requires ending mounts.
     const fn ends(&self) -> bool {
         self.moves || self.goes
     }
 
-    /// The same where mounts stay: they only do otherwise what they can do otherwise.
+    /// The same without moving mounts: only changes that mounts can adopt in place.
     fn in_place(self) -> Self {
         Self { moves: false, place: None, goes: false, anew: false, ..self }
     }
 }
 
-/// Changes properties, and what is mounted with them. What is in use does not move: then nothing
-/// is changed. What only has to be mounted in another way is told when it is in use.
+/// Changes properties, and the mounts with them. If a mount that must move is in use nothing is
+/// changed. If one only needs other options and is in use that is reported.
 fn changed(
     open: &Open,
     name: &str,
@@ -340,7 +340,7 @@ fn changed(
             .map_err(|error| cannot(&error))?;
     }
     if let Some(mountpoint) = &effect.place {
-        // Whoever is below the new place has to make way as well.
+        // Mounts below the new place must make way as well.
         moving.extend(open.below_mount_point(&table, mountpoint));
     }
     if effect.goes {
@@ -386,8 +386,8 @@ fn changed(
         let names = mounted_below(&table, name);
         let behind = not_followed(open, &mut table, &names);
         if effect.follows && !behind.is_empty() {
-            // Ordinary users have their mounts made anew. Root's stay: while one is not there, those
-            // who write by path would write into the directory below.
+            // Mounts of ordinary users are remade. Root's stay: while one is away, writers that use
+            // its path would write into the directory below.
             let ended = match open.mounter().nesting() {
                 Nesting::Mounts => None,
                 Nesting::Grafts => end(open, &mut table, &behind, InUse::Refuse).ok(),
@@ -405,13 +405,13 @@ fn is_below(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What is mounted of a file system and those below it.
+/// The mounted file systems among this one and those below.
 fn mounted_below(table: &MountTable, name: &str) -> BTreeSet<String> {
     let mounted = table.reports().into_iter().map(|one| one.dataset);
     mounted.filter(|other| is_below(other, name)).collect()
 }
 
-/// Those of them that have another value of a property when `name` has.
+/// Those among them that inherit a property from `name`.
 fn inheriting(
     open: &Open,
     mounted: BTreeSet<String>,
@@ -435,8 +435,8 @@ fn inheriting(
     Ok(inheriting)
 }
 
-/// Has mounts follow the properties of their file systems; answers the outermost ones of those that
-/// cannot.
+/// Makes mounts follow the properties of their file systems; returns the outermost ones of those
+/// that cannot.
 fn not_followed(open: &Open, table: &mut MountTable, names: &BTreeSet<String>) -> BTreeSet<String> {
     let follow = |mount: &mut DatasetMount| -> Option<()> {
         let view = open.view().ok()?;

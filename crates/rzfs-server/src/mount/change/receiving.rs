@@ -32,33 +32,33 @@ use std::sync::Arc;
 use tree::Adjustment;
 use wording::{Brings, broken_off, cannot, refusal_of_name, refused_stream, words};
 
-/// A snapshot that has arrived, and that its target does not have yet.
+/// A snapshot that has arrived, but is not in its target yet.
 #[derive(Debug)]
 pub(in crate::mount) struct Arrival<'p> {
     pool: &'p WritablePool,
     arrived: Arrived<'p>,
     brings: Brings,
-    /// Whether there was no such dataset before.
+    /// Whether the dataset did not exist before.
     is_new: bool,
     prepared: Prepared,
-    /// What is said of the snapshot besides.
+    /// The package's metadata of the snapshot.
     told: Option<PackagedSnapshot>,
 }
 
-/// What has become of a snapshot that has arrived.
+/// The outcome of an arrived snapshot.
 #[derive(Debug)]
 pub(in crate::mount) struct Ended {
-    /// Bytes of the stream.
+    /// Length of the stream in bytes.
     pub(in crate::mount) bytes: u64,
-    /// What could not be done besides.
+    /// Secondary failures.
     pub(in crate::mount) complaints: Vec<String>,
-    /// What of the stream is not had here, and is no failure.
+    /// Parts of the stream that are not supported here, which is no failure.
     pub(in crate::mount) warnings: Vec<String>,
-    /// What is to be mounted.
+    /// File systems to be mounted.
     pub(in crate::mount) new: BTreeSet<String>,
 }
 
-/// What comes in, for the pool that receives it.
+/// The incoming streams of a receive.
 pub(in crate::mount) struct Arrivals<'a, 'f> {
     pool: &'a WritablePool,
     request: &'a ReceiveRequest,
@@ -66,9 +66,9 @@ pub(in crate::mount) struct Arrivals<'a, 'f> {
     places: Places,
     package: Option<Arc<Package>>,
     preparations: Preparations<'a>,
-    /// What of a package is to be mounted when all of it is there.
+    /// File systems to be mounted when the whole package has arrived.
     new: BTreeSet<String>,
-    /// What was made above something that has not arrived as a whole, and is kept.
+    /// Parents made for an incomplete arrival, which are kept.
     left: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn abandon(open: &Open, name: &str) -> Result<Vec<String>, Refusal> {
 }
 
 impl<'a, 'f> Arrivals<'a, 'f> {
-    /// Begins to read what is to be received.
+    /// Starts reading the streams.
     pub(in crate::mount) fn open(
         pool: &'a WritablePool,
         request: &'a ReceiveRequest,
@@ -113,7 +113,7 @@ impl<'a, 'f> Arrivals<'a, 'f> {
         Ok(Self { pool, request, streams, places, package, preparations, new, left })
     }
 
-    /// Brings what is here into line with a tree of which only news come; `hear` is told of each change.
+    /// Adjusts the local tree to an incrementally sent one; `hear` is called with each change.
     pub(in crate::mount) fn adjust(
         &self,
         open: &Open,
@@ -130,12 +130,12 @@ impl<'a, 'f> Arrivals<'a, 'f> {
         Adjustment { pool, request, package, places, from }.carry_out(open, hear)
     }
 
-    /// Remembers what is to be mounted when everything is there.
+    /// Remembers file systems to be mounted when everything has arrived.
     pub(in crate::mount) fn note_new(&mut self, new: BTreeSet<String>) {
         self.new.extend(new);
     }
 
-    /// Mounts what a package has brought; tells what could not be mounted.
+    /// Mounts the file systems of a package; returns complaints about failures.
     pub(in crate::mount) fn mount_new(&self, open: &Open) -> Result<Vec<String>, Refusal> {
         if self.new.is_empty() {
             return Ok(Vec::new());
@@ -145,8 +145,8 @@ impl<'a, 'f> Arrivals<'a, 'f> {
         Ok(mount_more(open, &mut table, &self.new, Choice::Automatic))
     }
 
-    /// Receives the next snapshot that its target does not have yet; `hear` is told what comes, and
-    /// `current` tells what is mounted. `None`: that was all, or nobody listens.
+    /// Receives the next snapshot new to its target; `hear` is called with its description, and
+    /// `current` returns the mounted pool. `None` at the end, or if the client is gone.
     pub(in crate::mount) fn next_arrival(
         &mut self,
         hear: impl Fn(ReceiveReport) -> io::Result<()>,
@@ -156,7 +156,7 @@ impl<'a, 'f> Arrivals<'a, 'f> {
             let next = self.streams.next_stream().map_err(|error| cannot(words(&error)))?;
             let Some(incoming) = next else { return Ok(None) };
             let (head, last) = incoming.sent().map_err(|error| cannot(words(&error)))?;
-            // It is shown, whatever becomes of it here.
+            // The name gets displayed in any case.
             check_received_name(&head, &last).map_err(|_| refusal_of_name(&head))?;
             let tree = self.pool.live().dataset_tree().map_err(cannot)?;
             let order = order(&tree, self.request, &self.places, &incoming)?;
@@ -218,7 +218,7 @@ impl<'a, 'f> Arrivals<'a, 'f> {
         }
     }
 
-    /// Mounts what stays of what was made, after something was refused.
+    /// Mounts the remaining new datasets after a refusal.
     pub(in crate::mount) fn mount_left(&mut self, open: &Open) {
         let left = std::mem::take(&mut self.left).into_iter().collect();
         let Ok(mut table) = open.table() else { return };
@@ -229,21 +229,21 @@ impl<'a, 'f> Arrivals<'a, 'f> {
         }
     }
 
-    /// Whether there may be several streams.
+    /// Whether several streams may follow.
     pub(in crate::mount) const fn is_package(&self) -> bool {
         self.streams.is_package()
     }
 }
 
 impl Arrival<'_> {
-    /// Lets the target have it, which stays mounted as it was.
+    /// Moves the snapshot into its target, whose mount stays.
     pub(in crate::mount) fn end(
         self,
         open: &Open,
         request: &ReceiveRequest,
     ) -> Result<Ended, Refusal> {
         let Self { pool, arrived, brings, is_new, prepared, told } = self;
-        // Nobody renames it from now on.
+        // The target cannot be renamed from now on.
         let mut table = open.table().inspect_err(|_| prepared.take_back(open, request))?;
         open.forget_finished(&mut table);
         let Ok(target) = arrived.target() else {
@@ -267,7 +267,7 @@ impl Arrival<'_> {
         }
         let mut warnings = warnings(&target, refused);
         if let Some(told) = told {
-            // It was called otherwise when it began to come.
+            // It may have been renamed since the stream started.
             let last = received.snapshot.split('@').next_back().unwrap_or_default();
             warnings.extend(give_snapshot(pool, &format!("{target}@{last}"), &told, request));
         }
@@ -280,7 +280,7 @@ impl Arrival<'_> {
     }
 }
 
-/// A snapshot that its target is to have now.
+/// A snapshot that is moving into its target.
 struct Arriving<'a, 'p> {
     arrived: Option<Arrived<'p>>,
     brings: Brings,
@@ -305,10 +305,10 @@ impl NewContents for Arriving<'_, '_> {
     }
 }
 
-/// Where a stream goes to.
+/// The destination of a stream.
 struct Order {
     order: ReceiveOrder,
-    /// Whether that has to be made.
+    /// Whether the target must be made.
     is_new: bool,
     extent: StreamExtent,
 }
@@ -347,28 +347,28 @@ fn order<R: Read>(
         None => StreamExtent::Full,
     };
     if let Some(target) = found(&order.target)? {
-        // What would overwrite it as a whole is not passed over.
+        // A stream that would overwrite the whole target is not skipped.
         let may_be_known = is_package || extent == StreamExtent::Incremental;
         let is_known =
             may_be_known && has_snapshot(&target, incoming.begin().to_guid).map_err(cannot)?;
         let extent = if is_known { StreamExtent::Known } else { extent };
         if is_package && extent == StreamExtent::Incremental && !incoming.is_clone() {
-            // That was for the first one of them.
+            // The option applied to the first stream only.
             order.origin = None;
         }
-        // What the rest is missing of was new, and is not mounted yet.
+        // The target of a resumed stream was new, and is not mounted yet.
         let is_new = incoming.is_rest() && target.is_inconsistent();
         return Ok(Order { order, is_new, extent });
     }
     if let Some(parent) = places.around(&sent) {
         let parent = found(parent)?
             .ok_or_else(|| cannot(format_args!("specified fs ({parent}) does not exist")));
-        // Where only news of something below it come, it may be that all of it is missing.
+        // If only increments of its descendants come the target itself may be missing.
         let parent = match (&request.target, parent) {
             (ReceiveTarget::Dataset(_), Err(_)) => None,
             (_, parent) => Some(parent?),
         };
-        // It may have another name by now. What becomes a clone is made anew.
+        // It may have been renamed. A clone is made anew.
         let is_clone = order.origin.is_some() || incoming.is_clone();
         if let Some(source) = incoming.source().filter(|_| !is_clone)
             && let Some(parent) = parent
@@ -391,7 +391,7 @@ fn has_snapshot(dataset: &Dataset, guid: Guid) -> Result<bool, DatasetError> {
     Ok(dataset.snapshots()?.iter().any(|snapshot| snapshot.dsl_dataset().guid == guid))
 }
 
-/// The name of what has a snapshot with this identity, of a file system and all below it that may be meant.
+/// The name of an eligible dataset at or below `parent` with a snapshot of this identity.
 fn with_snapshot(
     parent: &Dataset,
     guid: Guid,

@@ -1,15 +1,15 @@
-//! Refusals of changes of several datasets together.
+//! Refusals of changes to several datasets.
 
 use crate::mount::refusal::refusal;
 use crate::protocol::Refusal;
 use rzfs_dsl::live::ChangeError;
 
-/// The refusal of several, each in a line of its own, that begins with `what`; and `end` last.
+/// The refusal of several datasets, one line for each, starting with `what`; then `end`.
 pub(super) fn each(what: &str, error: ChangeError, end: Option<&str>) -> Refusal {
     each_named(what, |name| format!("'{name}'"), error, end)
 }
 
-/// The same, with the names written as asked.
+/// The same, with a format for the names.
 fn each_named(
     what: &str,
     name: impl Fn(String) -> String,

@@ -1,4 +1,4 @@
-//! Snapshots and what is made of them.
+//! Snapshots, clones and bookmarks.
 
 use super::exchange::{NewContents, exchange};
 use super::mounts::mount_more;
@@ -15,7 +15,7 @@ use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind};
 use rzfs_dsl::live::{ChangeError, Destruction, NewBookmark, NewSnapshots};
 use std::fmt::Display;
 
-/// Understands properties for a dataset of this kind.
+/// Parses properties for a dataset of this kind.
 pub(super) fn stored(
     pool: &Pool,
     kind: DatasetKind,

@@ -11,8 +11,8 @@ use rzfs_vdev::{Vdev, VdevTree};
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Carries out an order. What is refused for some devices is told device by device, and the
-/// others do as they should.
+/// Carries out an order. Refusals for some devices are reported one by one, and the order holds for
+/// the others.
 pub(super) fn sweep(open: &Open, request: &SweepRequest) -> Result<Vec<String>, Refusal> {
     let verb = match request.kind {
         SweepKind::Initialize => "initialize",
@@ -35,7 +35,7 @@ pub(super) fn sweep(open: &Open, request: &SweepRequest) -> Result<Vec<String>, 
     let name = |guid: Guid| name(&vdevs, guid);
     if complaints.is_empty() {
         let refused = match request.erasure {
-            // No device that rzfs knows promises that.
+            // No supported device guarantees that.
             Erasure::Secure => {
                 leaves.iter().map(|leaf| (*leaf, ChangeError::TrimUnsupported)).collect()
             }
@@ -45,7 +45,7 @@ pub(super) fn sweep(open: &Open, request: &SweepRequest) -> Result<Vec<String>, 
                 })?
             }
         };
-        // Of a whole pool those devices are trimmed that can be.
+        // For a whole pool, devices without TRIM support are skipped.
         let is_whole = request.devices.is_empty() && refused.len() < leaves.len();
         let counts =
             |error: &ChangeError| !(is_whole && matches!(error, ChangeError::TrimUnsupported));
@@ -62,11 +62,11 @@ fn name(vdevs: &VdevTree, guid: Guid) -> String {
     vdevs.by_guid(guid).map_or_else(|| guid.to_string(), |leaf| leaf.name().to_owned())
 }
 
-/// Has events tell what happens to the sweeps of a pool.
+/// Records events for the sweeps of a pool.
 pub(in super::super) fn observe(pool: &WritablePool, events: &Arc<Events>) {
     let events = Arc::clone(events);
     pool.live().observe_sweeps(Box::new(move |kind, news, leaf| {
-        // Nobody is told about initializations.
+        // Initializations have no events.
         if kind == SweepKind::Initialize {
             return;
         }

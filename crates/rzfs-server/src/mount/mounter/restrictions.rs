@@ -1,4 +1,4 @@
-//! What mounts do not let happen, by properties and by what is said for a mount alone.
+//! The restrictions of mounts, by properties and temporary options.
 
 use super::{Mounter, Nesting};
 use crate::mount::contents::Lifetime;
@@ -13,8 +13,8 @@ use std::error::Error;
 use std::sync::Weak;
 
 impl Mounter {
-    /// What a mount does not let happen. The outermost of several file systems decides, but for
-    /// changes, as what is only read refuses them itself, and for what any of them does not trust.
+    /// The restrictions of a mount. The outermost file system decides, except for changes, which
+    /// read-only ones refuse themselves, and for restrictions due to lack of trust in any of them.
     pub(in crate::mount) fn restrictions<'a>(
         &self,
         (outermost, temporary): (&Dataset, Temporary),
@@ -45,10 +45,10 @@ impl Mounter {
         })
     }
 
-    /// Whether a property of a file system is on in its mount.
+    /// Whether a property of a file system is on for its mount.
     ///
-    /// A pool that is imported is trusted as its properties say; one that is only mounted may come
-    /// from anywhere.
+    /// The properties of an imported pool are trusted; a pool that is only mounted may come from
+    /// anywhere.
     fn is_on(
         &self,
         property: DatasetProperty,
@@ -65,7 +65,7 @@ impl Mounter {
         }
     }
 
-    /// What a file system does in place of its properties.
+    /// The settings that override a file system's properties.
     pub(super) fn overrides(
         &self,
         dataset: &Dataset,
@@ -104,18 +104,18 @@ impl Mounter {
                 files.change_options(|all| all.overrides = *overrides);
             }
         };
-        // What the kernel has of changes is written before nothing can be changed any more.
+        // The kernel's dirty data are written before the file system becomes read-only.
         if !restrictions.read_only {
             override_properties();
         }
         let restricted = mount.restrict(restrictions);
-        // Files that are open for writing keep the mount as it is, not the file system.
+        // Files open for writing block the change of the mount, not of the file system.
         override_properties();
         Ok(restricted?)
     }
 
-    /// Has a mount do more, or less, otherwise than properties say. Who remounts repeats what the
-    /// mount does already, which is left to the properties.
+    /// Changes the temporary options of a mount. A remount repeats the current options, which are
+    /// left to the properties.
     pub(in crate::mount) fn remount(
         &self,
         mount: &mut DatasetMount,
@@ -130,7 +130,7 @@ impl Mounter {
             return Err(format!("{what} is read-only").into());
         }
         if mount.restrictions.read_only {
-            // Times of access are not kept there, which is repeated as well.
+            // Access times are not kept there, which is repeated as well.
             asked.atime = asked.atime.filter(|is_on| *is_on);
         }
         let before = mount.temporary;
@@ -141,7 +141,7 @@ impl Mounter {
         let followed = self.follow(mount, (dataset, &[]));
         if followed.is_err() {
             mount.temporary = before;
-            // The mount is as it was.
+            // The mount is unchanged.
             self.follow(mount, (dataset, &[]))?;
         }
         followed

@@ -1,4 +1,4 @@
-//! What the head of a package says (spec 08, section 6.3).
+//! The description in the head of a package (spec 08, section 6.3).
 
 use super::plan::{Member, Plan};
 use super::wording::{no_package, refused};
@@ -13,7 +13,7 @@ use rzfs_stream::{
     Package, PackageExtent, PackagedBlocks, PackagedDataset, PackagedSnapshot, SentValue,
 };
 
-/// What the head of the package says, if it is asked to say something.
+/// The description in the head of the package, if requested.
 pub(super) fn of(plan: &Plan, request: &SendRequest) -> Result<Option<Package>, Refusal> {
     if !says_contents(request) {
         return Ok(None);
@@ -52,12 +52,12 @@ pub(super) fn of(plan: &Plan, request: &SendRequest) -> Result<Option<Package>, 
     }))
 }
 
-/// Whether the head of a package is to say what is in it.
+/// Whether the head of a package describes its contents.
 fn says_contents(request: &SendRequest) -> bool {
     request.tree.is_some() || request.holds || request.properties != SentProperties::None
 }
 
-/// Which values of properties are told.
+/// The values of properties to send.
 const fn values(request: &SendRequest) -> Option<OwnValues> {
     match (request.properties, &request.tree) {
         (SentProperties::Received, _) => Some(OwnValues::Received),
@@ -104,7 +104,7 @@ fn dataset(
     })
 }
 
-/// The properties of a dataset that can be set where they are received.
+/// The properties of a dataset that the receiver can set.
 fn sent_properties(
     dataset: &Dataset,
     values: OwnValues,
@@ -131,7 +131,7 @@ fn is_sent(property: DatasetProperty, of_snapshot: bool) -> bool {
         && (!of_snapshot || property.datasets().include(DatasetKind::Snapshot))
 }
 
-/// The text of bytes that end with a NUL.
+/// The text of NUL-terminated bytes.
 fn text(value: &ZapValue) -> Option<NvString> {
     let bytes = value.as_bytes()?;
     NvString::new(bytes.strip_suffix(&[0]).unwrap_or(bytes)).ok()

@@ -1,4 +1,4 @@
-//! Which streams are sent, in which order (spec 08, section 6.4).
+//! The streams to send, in order (spec 08, section 6.4).
 
 use super::wording::{no_package, refused, short};
 use crate::protocol::{MissingSnapshots, Refusal, SendRequest, SentTree, Steps};
@@ -8,30 +8,30 @@ use rzfs_format::ObjectId;
 use rzfs_send::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is sent.
+/// A plan of what to send.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// Parents come before children.
     pub(super) members: Vec<Member>,
-    /// The streams, in their order.
+    /// The streams, in order.
     pub(super) steps: Vec<Step>,
-    /// What is left out, a line for each.
+    /// Omissions, a line for each.
     pub(super) skipped: Vec<String>,
 }
 
-/// A file system or volume of which something is sent.
+/// A file system or volume to be sent.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) head: Dataset,
-    /// The place of what is right above it.
+    /// The index of its parent.
     pub(super) parent: Option<usize>,
-    /// The snapshot of which it is a clone.
+    /// Its origin, if it is a clone.
     pub(super) origin: Option<Dataset>,
-    /// Where the receiver is, if that has something of it.
+    /// The snapshot that the receiver has, if any.
     pub(super) from: Option<Dataset>,
-    /// Where the receiver gets.
+    /// The last snapshot to send.
     pub(super) to: Dataset,
-    /// Those that are told of, the oldest first, with the last two.
+    /// The snapshots to describe, the oldest first, including the last two.
     pub(super) snapshots: Vec<Dataset>,
 }
 
@@ -40,12 +40,12 @@ pub(super) struct Member {
 pub(super) struct Step {
     pub(super) snapshot: Dataset,
     pub(super) source: Option<Source>,
-    /// The source as it is told: what a clone begins with is all new.
+    /// The source as it is named: the beginning of a clone is all new.
     pub(super) from: Option<String>,
 }
 
 impl Plan {
-    /// Plans what is asked for.
+    /// Plans a request.
     pub(super) fn of(pool: &Pool, request: &SendRequest) -> Result<Self, Refusal> {
         let tree = pool.datasets();
         let snapshot = opened(tree, request, &request.snapshot)?;
@@ -175,7 +175,7 @@ fn is_below(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The snapshots of a head behind one of its past, up to another one, the oldest first.
+/// The snapshots of a head after a past one, up to another, the oldest first.
 fn between(head: &Dataset, from: &Dataset, to: &Dataset) -> Result<Vec<Dataset>, DatasetError> {
     let mut between = head.snapshots()?;
     between.retain(|one| created(one) > created(from) && created(one) < created(to));
@@ -183,7 +183,7 @@ fn between(head: &Dataset, from: &Dataset, to: &Dataset) -> Result<Vec<Dataset>,
     Ok(between)
 }
 
-/// The streams from one snapshot to the next one, the first of which has a source that is told so.
+/// The streams between consecutive snapshots, the first of which has a given source.
 fn steps(snapshots: Vec<Dataset>, (source, from): (Option<Source>, Option<String>)) -> Vec<Step> {
     let (mut source, mut from) = (source, from);
     let steps = snapshots.into_iter().map(|snapshot| {
@@ -196,14 +196,14 @@ fn steps(snapshots: Vec<Dataset>, (source, from): (Option<Source>, Option<String
     steps.collect()
 }
 
-/// The streams of one of several.
+/// The streams of one of several members.
 fn steps_of(member: &Member, members: &[Member], request: &SendRequest) -> Vec<Step> {
     let Member { from, to, origin, snapshots, .. } = member;
     let is_origin = |one: &Dataset| {
         let mut origins = members.iter().filter_map(|other| other.origin.as_ref());
         origins.any(|origin| origin.object() == one.object())
     };
-    // News of a tree without steps between come at once, but for what clones are made of.
+    // Increments of a tree without intermediate steps come at once, except for origins of clones.
     let is_stepwise = request.from.is_none() || request.steps == Steps::Each;
     let mut sent = snapshots.clone();
     sent.retain(|one| {
@@ -218,7 +218,7 @@ fn steps_of(member: &Member, members: &[Member], request: &SendRequest) -> Vec<S
     steps(sent, first)
 }
 
-/// What is above comes first, and so does what clones are made of.
+/// Parents come first, and so do origins of clones.
 fn order<'m>(request: &SendRequest, members: &'m [Member]) -> Result<Vec<&'m Member>, Refusal> {
     let owners: BTreeMap<ObjectId, usize> = members
         .iter()

@@ -1,4 +1,4 @@
-//! The rest of a stream that broke off, and what has arrived of one (spec 08, sections 8.3 and 8.5).
+//! The rest of an interrupted stream, and partially received ones (spec 08, sections 8.3 and 8.5).
 
 use super::wording::{failed, refused};
 use super::{Sending, form};
@@ -12,7 +12,7 @@ use rzfs_stream::ResumeToken;
 use std::fmt::Display;
 
 impl Sending {
-    /// Looks for what the rest of a stream is of (spec 08, section 8.3).
+    /// Resolves the rest of a stream (spec 08, section 8.3).
     pub(super) fn rest(pool: &Pool, request: &SendRequest, token: &str) -> Result<Self, Refusal> {
         let token = ResumeToken::decode(token).map_err(not_resumed)?;
         let has = |feature| token.features.contains(feature);
@@ -35,7 +35,7 @@ impl Sending {
         Ok(Self::of_one(request, send, (from, sent)))
     }
 
-    /// Looks for what has arrived of a stream that broke off (spec 08, section 8.5).
+    /// Resolves the partial state of an interrupted receive (spec 08, section 8.5).
     pub(super) fn arrived(pool: &Pool, request: &SendRequest) -> Result<Self, Refusal> {
         let name = &request.snapshot;
         let target = pool.datasets().open(name).map_err(|error| match error {
@@ -66,7 +66,7 @@ fn not_resumed(why: impl Display) -> Refusal {
     Refusal::new(format!("cannot resume send: {why}"))
 }
 
-/// The snapshot of which a stream broke off; it may have another name by now.
+/// The snapshot of an interrupted stream; it may have been renamed.
 fn sent_before(tree: &DatasetTree, token: &ResumeToken) -> Result<Dataset, Refusal> {
     let name = token.to_name.to_text();
     let is_it = |snapshot: &Dataset| snapshot.dsl_dataset().guid == token.to_guid;
@@ -87,7 +87,7 @@ fn sent_before(tree: &DatasetTree, token: &ResumeToken) -> Result<Dataset, Refus
     found.map_err(not_resumed)?.ok_or_else(|| not_resumed(format_args!("'{name}' {reason}")))
 }
 
-/// The source of the increment of which a stream broke off.
+/// The source of an interrupted incremental stream.
 fn source_before(tree: &DatasetTree, snapshot: &Dataset, guid: Guid) -> Result<Source, Refusal> {
     let in_head = |head: &Dataset| {
         let is_it = |snapshot: &Dataset| snapshot.dsl_dataset().guid == guid;
@@ -106,7 +106,7 @@ fn source_before(tree: &DatasetTree, snapshot: &Dataset, guid: Guid) -> Result<S
     found.ok_or_else(|| not_resumed(missing()))
 }
 
-/// Looks for something that one of the file systems and volumes of a pool has.
+/// Searches the file systems and volumes of a pool.
 fn in_any_head<T>(
     tree: &DatasetTree,
     look: impl Fn(&Dataset) -> Result<Option<T>, DatasetError>,

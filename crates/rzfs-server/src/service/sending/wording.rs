@@ -1,4 +1,4 @@
-//! The words for what is not sent.
+//! Messages for sends that fail.
 
 use crate::protocol::{Refusal, SendRequest};
 use rzfs_dmu::DmuError;
@@ -6,7 +6,7 @@ use rzfs_dsl::dataset::DatasetError;
 use rzfs_send::SendError;
 use std::fmt::Display;
 
-/// The source of an increment, as people say it: without the file system that is sent.
+/// The short name of an increment's source, without the sent file system.
 pub(super) fn short<'f>(from: &'f str, snapshot: &str) -> &'f str {
     let head = snapshot.split('@').next().unwrap_or_default();
     from.strip_prefix(head).filter(|rest| rest.starts_with(['@', '#'])).unwrap_or(from)
@@ -31,7 +31,7 @@ pub(super) fn refused(request: &SendRequest, why: &dyn Display) -> Refusal {
     Refusal::new(format!("warning: cannot send '{}': {why}", request.snapshot))
 }
 
-/// A refusal of a package, with the reason before it.
+/// A refusal of a package, preceded by the reason.
 pub(super) fn no_package(request: &SendRequest, why: &dyn Display) -> Refusal {
     let Refusal { message, .. } = refused(request, &"backup failed");
     Refusal::new(format!("{why}\n{message}"))

@@ -1,14 +1,14 @@
-//! What is done before something is received: its target gets its properties, and so does what is above it.
+//! Prepares a receive: sets the properties of its target, and of the datasets above it.
 //!
-//! What the user asks for holds for all that comes, whether or not what was named comes itself:
+//! The user's properties apply to everything received, even if the named target is not:
 //!
 //! ```text
-//! tank/x            what was named        its own
-//! tank/x/there      nothing of it comes   inherited, before something comes below
-//! tank/x/there/new  what comes            inherited
-//! tank/away         was renamed here      its own, where it comes
+//! tank/x            the named target      its own
+//! tank/x/there      not received          inherited, before its children come
+//! tank/x/there/new  received              inherited
+//! tank/away         was renamed here      its own, when received
 //! ```
-//! What is received has to be within quotas, and is mounted with what properties let happen.
+//! A receive must respect quotas, and mounts with the restrictions of properties.
 
 use super::brought::{Asked, Brought, asked_for, engine_refused};
 use super::places::Places;
@@ -26,43 +26,43 @@ use rzfs_receive::ReceiveOrder;
 use rzfs_stream::PackagedDataset;
 use std::collections::BTreeSet;
 
-/// What has been prepared for a package so far.
+/// The preparations of a package so far.
 #[derive(Debug)]
 pub(super) struct Preparations<'a> {
     pool: &'a WritablePool,
     request: &'a ReceiveRequest,
-    /// Which targets have got their properties.
+    /// The targets whose properties are set.
     settled: BTreeSet<String>,
-    /// What has what the user asks for, and hands it on to what is below it.
+    /// The datasets that have the user's properties and pass them on.
     in_line: BTreeSet<String>,
 }
 
-/// A stream that comes.
+/// An incoming stream.
 pub(super) struct Coming<'a> {
     /// The file system or volume, as the sender names it.
     pub(super) sent: &'a str,
     pub(super) kind: DatasetKind,
-    /// What the package says of it.
+    /// The package's metadata of it.
     pub(super) told: Option<&'a PackagedDataset>,
-    /// Whether its target has to be made.
+    /// Whether its target must be made.
     pub(super) is_made: bool,
 }
 
-/// What was done for a stream.
+/// The preparations for a stream.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
-    /// What was made above the target.
+    /// The datasets made above the target.
     pub(super) made: Vec<String>,
-    /// What has changed of the properties of what was there.
+    /// The changed properties of existing datasets.
     changed: Vec<PropertyRecord>,
-    /// Properties that the target gets with the contents.
+    /// Properties that the target gets with its contents.
     pub(super) delayed: Vec<(String, ZapValue)>,
-    /// Properties that the target cannot have, and why.
+    /// Properties that the target rejects, with reasons.
     pub(super) refused: Vec<(String, String)>,
 }
 
 impl Prepared {
-    /// Takes changes of properties back, the last one first, as something is refused.
+    /// Reverts changes of properties, the last first, as an operation was refused.
     pub(super) fn take_back(&self, open: &Open, request: &ReceiveRequest) {
         for record in self.changed.iter().rev() {
             let taken_back = properties::take_back(open, record, mounts(request));
@@ -78,11 +78,11 @@ impl<'a> Preparations<'a> {
         Self { pool, request, settled: BTreeSet::new(), in_line: BTreeSet::new() }
     }
 
-    /// Prepares the target of an order, and what is above it; a target that is made gets its properties by
+    /// Prepares the target of an order, and its parents; a new target gets its properties through
     /// the order.
     ///
     /// # Errors
-    /// [`Refusal`]: nothing has been done then.
+    /// [`Refusal`]: nothing was changed.
     pub(super) fn prepare(
         &mut self,
         open: &Open,
@@ -117,7 +117,7 @@ impl<'a> Preparations<'a> {
         for (name, asked) in &above {
             match tree.open(name) {
                 Ok(_) => self.bring_into_line(open, name, *asked, &mut prepared.changed)?,
-                // It is made, or nothing can be below it.
+                // It gets made, or nothing can be below it.
                 Err(DatasetError::NotFound { .. }) => {}
                 Err(error) => return Err(cannot(error)),
             }
@@ -130,7 +130,7 @@ impl<'a> Preparations<'a> {
             let view = self.pool.view().map_err(cannot)?;
             order.properties = stored(&view, coming.kind, &own).map_err(cannot)?;
             let is_told = received.is_some() || !own.is_empty();
-            // What it has so far is what the user wants.
+            // Its current properties are the user's choice.
             let earlier = EarlierValues::Absent;
             let received = ReceivedProperties { earlier, ..received.unwrap_or_default() };
             order.received = is_told.then_some(received);
@@ -138,7 +138,7 @@ impl<'a> Preparations<'a> {
                 let own = |name: &str| self.own_above(&above, name);
                 create_above_with(self.pool, &order.target, own, &mut prepared.made)
                     .map_err(cannot)?;
-                // Nor does it go with the next package that says something of them.
+                // Nor is it undone by the next package that mentions them.
                 for (name, asked) in above.iter().filter(|(name, _)| prepared.made.contains(name)) {
                     self.bring_into_line(open, name, *asked, &mut prepared.changed)?;
                 }
@@ -154,8 +154,8 @@ impl<'a> Preparations<'a> {
         Ok(())
     }
 
-    /// How a target comes to have what the user asks for, and what is above it that has to have it first,
-    /// the outermost one first.
+    /// How a target gets the user's properties, and its ancestors that must get them first,
+    /// outermost first.
     fn asked(
         &self,
         places: &Places,
@@ -187,7 +187,7 @@ impl<'a> Preparations<'a> {
         Ok((Asked::Apart, Vec::new()))
     }
 
-    /// Gives what is above a target what the user asks for.
+    /// Sets the user's properties on an ancestor of a target.
     fn bring_into_line(
         &self,
         open: &Open,
@@ -201,7 +201,7 @@ impl<'a> Preparations<'a> {
         properties::receive(open, name, gets, mounts(self.request), records).map(drop)
     }
 
-    /// What something has of its own that is made above a target.
+    /// The own properties of a dataset made above a target.
     fn own_above(&self, above: &[(String, Asked)], name: &str) -> &[Pair] {
         let is_top = above.iter().any(|(one, asked)| one == name && *asked == Asked::Own);
         if is_top { &self.request.properties } else { &[] }

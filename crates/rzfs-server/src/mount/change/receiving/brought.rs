@@ -1,7 +1,7 @@
 //! The properties and holds that a package brings (spec 08, section 9.7).
 //!
-//! All of them are somebody else's: a property has to be one that can be set on a dataset of the kind, with
-//! a value that it can have. What cannot be had is told, and keeps nothing from being received.
+//! They are untrusted: a property must be valid for the kind of dataset, and so must its value.
+//! Others are reported, and do not make the receive fail.
 
 use crate::protocol::{Pair, ReceiveRequest};
 use rzfs::WritablePool;
@@ -13,26 +13,26 @@ use rzfs_dsl::live::{ChangeError, EarlierValues, ReceivedProperties};
 use rzfs_stream::{PackagedDataset, PackagedSnapshot, SentValue};
 use std::fmt::Display;
 
-/// So many properties that cannot be had are told one by one.
+/// Maximum number of rejected properties that are reported individually.
 const MOST_WARNINGS: usize = 20;
-/// So many tags are taken over of a snapshot.
+/// Maximum number of hold tags that are taken over from a snapshot.
 const MOST_HOLDS: usize = 1000;
 
-/// What becomes of the properties of a dataset that gets something.
+/// The treatment of a dataset's properties in a receive.
 #[derive(Debug, Default)]
 pub(super) struct Brought {
-    /// What is received, if anything is said of that.
+    /// The received properties, if the package has any.
     pub(super) received: Option<ReceivedProperties>,
-    /// What is received only when the contents are there: these may be more than it lets be.
+    /// Properties that are set only after the contents, which may exceed them.
     pub(super) delayed: Vec<(String, ZapValue)>,
-    /// What the user wants it to have.
+    /// The user's properties for it.
     pub(super) own: Vec<Pair>,
-    /// What it cannot have.
+    /// The rejected properties.
     pub(super) refused: Vec<(String, String)>,
 }
 
 impl Brought {
-    /// What a package says of a dataset, and the user.
+    /// Combines the metadata of a package with the user's properties.
     pub(super) fn new(
         told: Option<&PackagedDataset>,
         kind: DatasetKind,
@@ -51,7 +51,7 @@ impl Brought {
         for (name, value) in said.into_iter().flatten() {
             let native = DatasetProperty::from_name(name);
             let is_left_out = request.excluded.contains(name) && !is_inherited(name);
-            // Where the key is concerns streams that are encrypted.
+            // The key location concerns encrypted streams.
             if is_left_out || native == Some(DatasetProperty::KeyLocation) {
                 continue;
             }
@@ -74,19 +74,19 @@ impl Brought {
     }
 }
 
-/// How a dataset comes to have what the user asks for.
+/// How a dataset gets the user's properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
-    /// It is what was named: all of it is its own.
+    /// It is the named target: they are its own.
     Own,
-    /// What is above it has it.
+    /// It inherits them.
     Inherited,
-    /// Nothing above it has it: it has as its own what it would inherit, but for its mount point, which
-    /// belongs to what was named.
+    /// Nothing above has them: its own are those that it would inherit, except the mount point,
+    /// which belongs to the named target.
     Apart,
 }
 
-/// What a dataset gets of its own as the user asks for it, and which properties it is to inherit.
+/// The user's properties that a dataset gets as its own, and those that it inherits.
 pub(super) fn asked_for(
     request: &ReceiveRequest,
     kind: DatasetKind,
@@ -114,7 +114,7 @@ fn is_inherited(name: &str) -> bool {
     native.is_none_or(|native| native.inheritance() == Inheritance::Inherited)
 }
 
-/// Understands a value that somebody sends.
+/// Parses a value from a stream.
 fn setting(
     name: &str,
     value: &SentValue,
@@ -141,7 +141,7 @@ fn setting(
     }
 }
 
-/// The words for properties that a dataset cannot have.
+/// The messages for properties that a dataset rejects.
 pub(super) fn warnings(of: &str, refused: Vec<(String, String)>) -> Vec<String> {
     let more = refused.len().saturating_sub(MOST_WARNINGS);
     let mut lines: Vec<_> = refused
@@ -158,17 +158,17 @@ pub(super) fn warnings(of: &str, refused: Vec<(String, String)>) -> Vec<String> 
     lines
 }
 
-/// A line without anything that a terminal obeys: parts of it are somebody else's.
+/// Removes control characters for the terminal: parts of the line are untrusted.
 fn plain(line: &str) -> String {
     line.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-/// The words for what the engine has refused.
+/// The messages for rejections by the engine.
 pub(super) fn engine_refused(refused: &[(String, ChangeError)]) -> Vec<(String, String)> {
     refused.iter().map(|(name, error)| (name.clone(), error.to_string())).collect()
 }
 
-/// Gives a dataset what had to wait for its contents; answers what it cannot have.
+/// Sets the properties that had to wait for the contents; returns the rejected ones.
 pub(super) fn give_delayed(
     pool: &WritablePool,
     target: &str,
@@ -182,7 +182,7 @@ pub(super) fn give_delayed(
     }
 }
 
-/// Gives a snapshot what a package says of it; answers what could not be done.
+/// Applies a package's metadata to a snapshot; returns complaints.
 pub(super) fn give_snapshot(
     pool: &WritablePool,
     snapshot: &str,

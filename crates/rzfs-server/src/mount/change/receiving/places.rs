@@ -1,17 +1,17 @@
-//! Where what comes goes to (spec 08, section 9.1).
+//! Destinations of streams (spec 08, section 9.1).
 
 use super::wording::{cannot, refusal_of_name};
 use crate::protocol::{ReceiveRequest, ReceiveTarget, Refusal};
 use rzfs_stream::Package;
 use std::collections::BTreeMap;
 
-/// Names here of what has others where it was sent.
+/// Maps names of the sender to local names.
 #[derive(Debug)]
 pub(super) struct Places {
     target: ReceiveTarget,
-    /// What was sent, with all below it; `None`: each stream stands alone.
+    /// The root of the sent tree; `None`: each stream stands alone.
     top: Option<String>,
-    /// Where each member of a package goes to.
+    /// The destination of each member of a package.
     members: BTreeMap<String, String>,
 }
 
@@ -29,12 +29,12 @@ impl Places {
         places
     }
 
-    /// Whether a name here is that of what was sent under another name than this.
+    /// Whether a local name belongs to a member sent under another name.
     pub(super) fn is_of_another(&self, name: &str, sent: &str) -> bool {
         self.members.get(name).is_some_and(|member| member != sent)
     }
 
-    /// The file system or volume that gets what was sent of another one.
+    /// The destination of a sent file system or volume.
     pub(super) fn of(&self, sent: &str) -> Result<String, Refusal> {
         let top = self.top.as_deref().unwrap_or(sent);
         let rest = sent.strip_prefix(top).ok_or_else(|| refusal_of_name(sent))?;
@@ -56,17 +56,17 @@ impl Places {
         })
     }
 
-    /// Whether it is what was named, and not what is below that.
+    /// Whether it is the named root, and not below it.
     pub(super) fn is_top(&self, sent: &str) -> bool {
         self.top.as_deref().is_none_or(|top| top == sent)
     }
 
-    /// What was sent, with all below it.
+    /// The root of the sent tree.
     pub(super) fn top(&self) -> Option<&str> {
         self.top.as_deref()
     }
 
-    /// Where something may be that was renamed here: everything below this.
+    /// The root of the subtree where a locally renamed dataset may be.
     pub(super) fn around(&self, sent: &str) -> Option<&str> {
         match &self.target {
             ReceiveTarget::Path(parent) | ReceiveTarget::LastName(parent) => Some(parent),

@@ -1,9 +1,9 @@
-//! Bringing a tree into line with the one that was sent, before and after what is new of it comes
-//! (spec 08, section 9.10).
+//! Adjusts a tree to the sent one, before and after its increments are received (spec 08, section
+//! 9.10).
 //!
-//! A dataset here is the one in the package with which it shares the youngest snapshot. What the package
-//! calls otherwise is renamed; what it does not know is destroyed, if that was asked for. After each change
-//! it is looked again: one makes room for the next.
+//! A local dataset matches the one in the package with which it shares the youngest snapshot. If
+//! its name differs it is renamed; if it is not in the package it is destroyed, if requested. The
+//! plan is recomputed after each change: one makes room for the next.
 
 use super::places::Places;
 use super::wording::cannot;
@@ -17,34 +17,34 @@ use rzfs_format::Guid;
 use rzfs_stream::{Package, PackagedDataset, PackagedSnapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So often it is looked what is to be changed.
+/// Maximum number of planning passes.
 const MOST_PASSES: usize = 1000;
 
-/// What is to be in line with a package.
+/// The adjustment of a tree to a package.
 pub(super) struct Adjustment<'a> {
     pub(super) pool: &'a WritablePool,
     pub(super) request: &'a ReceiveRequest,
     pub(super) package: &'a Package,
     pub(super) places: &'a Places,
-    /// The last part of the name of the snapshots that are to be there.
+    /// The short name of the snapshots that must exist.
     pub(super) from: &'a str,
 }
 
-/// A dataset that is here.
+/// A local dataset.
 struct Local<'p> {
     dataset: Dataset,
     snapshots: Vec<Dataset>,
-    /// What it is in the package.
+    /// Its counterpart in the package.
     told: Option<&'p PackagedDataset>,
 }
 
-/// A change that was tried: what is refused is refused again.
+/// An attempted change: a refused one would be refused again.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Tried {
     Change(TreeChange),
-    /// What makes room gets another name each time.
+    /// An interim rename uses another name each time.
     MakingRoom {
-        /// What was to be renamed.
+        /// The dataset to be renamed.
         from: String,
     },
 }
@@ -60,11 +60,11 @@ impl Tried {
     }
 }
 
-/// The snapshots of a package, and which datasets have them: several where one was received from another.
+/// The snapshots of a package and the datasets with them: several after local receives.
 type Known<'p> = BTreeMap<Guid, Vec<&'p PackagedDataset>>;
 
 impl Adjustment<'_> {
-    /// Makes all changes that there are to make; `hear` is told of each.
+    /// Makes all necessary changes; `hear` is called with each.
     pub(super) fn carry_out(
         &self,
         open: &Open,
@@ -82,7 +82,7 @@ impl Adjustment<'_> {
                 }
                 let failure = self.change(open, &change).err().map(|refusal| refusal.message);
                 if hear(TreeReport { change, failure }).is_err() {
-                    // Nobody is there any more who wants it.
+                    // The client is gone.
                     return Ok(());
                 }
             }
@@ -121,14 +121,14 @@ impl Adjustment<'_> {
         }
     }
 
-    /// Changes that can be made one after the other, and were not tried yet: one that is refused keeps none
-    /// of the others from being made.
+    /// Changes that can be made in sequence and were not tried yet: a refused one does not block
+    /// the others.
     fn plan(&self, pass: usize, tried: &BTreeSet<Tried>) -> Result<Vec<TreeChange>, Refusal> {
         let Some(top) = self.places.top() else { return Ok(Vec::new()) };
         let top = self.places.of(top)?;
         let known = known(self.package);
         let locals = self.locals(&top, &known).map_err(cannot)?;
-        // What has nothing in common with the package is somebody else's.
+        // A tree that has nothing in common with the package is unrelated.
         if locals.first().is_none_or(|top| top.told.is_none()) {
             return Ok(Vec::new());
         }
@@ -137,7 +137,7 @@ impl Adjustment<'_> {
             true => destructions(&locals, &known).into_iter().filter(is_new).collect(),
             false => Vec::new(),
         };
-        // First of all: what it was a clone of may be destroyed then.
+        // This comes first: the origin of the clone may then be destroyed.
         if let Some(promoted) = self.promotion(&locals, &known, &is_new).map_err(cannot)? {
             changes = vec![promoted];
         }
@@ -163,7 +163,7 @@ impl Adjustment<'_> {
             let is_here = |told: &&&PackagedDataset| {
                 self.places.of(&told.name).is_ok_and(|place| place == dataset.name())
             };
-            // Of several that is meant which is not here under its own name.
+            // Among several, the one meant is missing here under its own name.
             let is_missing = |told: &&&PackagedDataset| {
                 self.places.of(&told.name).is_ok_and(|place| !names.contains(&place))
             };
@@ -178,8 +178,8 @@ impl Adjustment<'_> {
         locals.collect()
     }
 
-    /// A clone that is what others are clones of where they were sent. What it is a clone of has to be
-    /// part of the tree: the snapshots that it gets are taken from there.
+    /// A clone that is the origin of others at the sender. Its own origin must be part of the tree:
+    /// the snapshots that it gets are taken from there.
     fn promotion(
         &self,
         locals: &[Local<'_>],
@@ -199,7 +199,7 @@ impl Adjustment<'_> {
         Ok(None)
     }
 
-    /// The next dataset that has another name in the package, and those that stay as they are.
+    /// The next dataset with another name in the package, and the datasets that keep theirs.
     fn renames(
         &self,
         locals: &[Local<'_>],
@@ -232,7 +232,7 @@ impl Adjustment<'_> {
                 continue;
             }
             let (from, to) = match is_there(to) {
-                // What has its name by then is what it goes below.
+                // The dataset with its name by then is its future parent.
                 false if is_below(to, from) => (from.clone(), beside(from, pass)),
                 false => (from.clone(), to.clone()),
                 true if wanted.contains_key(to) => (to.clone(), beside(to, pass)),
@@ -261,7 +261,7 @@ fn is_below(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// A name beside that of a dataset, for what makes room.
+/// A name next to that of a dataset, for interim renames.
 fn beside(name: &str, pass: usize) -> String {
     let above = name.rsplit_once('/').map_or("", |(above, _)| above);
     format!("{above}/{}", interim(pass))
@@ -302,7 +302,7 @@ fn snapshot_renames(
     changes
 }
 
-/// What the package does not know, what is below it first.
+/// Datasets unknown to the package, children first.
 fn destructions(locals: &[Local<'_>], known: &Known<'_>) -> Vec<TreeChange> {
     let mut changes = Vec::new();
     let destroy = |dataset: &Dataset| TreeChange::Destroy { name: dataset.name().to_owned() };
@@ -311,11 +311,11 @@ fn destructions(locals: &[Local<'_>], known: &Known<'_>) -> Vec<TreeChange> {
         let is_needed =
             |other: &Local<'_>| other.told.is_some() && other.dataset.name().starts_with(&below);
         if local.told.is_none() && locals.iter().any(is_needed) {
-            // What is below it may be renamed first.
+            // Its children may be renamed first.
             continue;
         }
         if local.dataset.is_inconsistent() {
-            // The rest of it may come.
+            // The rest of it may still come.
             continue;
         }
         let is_unknown = |one: &&Dataset| !known.contains_key(&one.dsl_dataset().guid);
@@ -327,7 +327,7 @@ fn destructions(locals: &[Local<'_>], known: &Known<'_>) -> Vec<TreeChange> {
     changes
 }
 
-/// A name for what makes room.
+/// A name for interim renames.
 fn interim(pass: usize) -> String {
     format!("{}{pass}", first_of_interim())
 }

@@ -1,4 +1,4 @@
-//! The words for streams that are not received (spec 08, section 10).
+//! Messages for streams that are not received (spec 08, section 10).
 
 use crate::mount::refusal::refusal;
 use crate::protocol::Refusal;
@@ -10,14 +10,14 @@ use rzfs_stream::Problem;
 use std::fmt::Display;
 use std::io::{self, Read};
 
-/// What a stream brings.
+/// The contents of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Brings {
-    /// All of a snapshot.
+    /// A whole snapshot.
     Everything,
-    /// What has changed since another one.
+    /// The changes since another snapshot.
     Changes,
-    /// What is missing since another stream broke off.
+    /// The rest of an interrupted stream.
     Rest,
 }
 
@@ -30,7 +30,7 @@ impl Brings {
         }
     }
 
-    /// That it is not received.
+    /// The beginning of its error message.
     const fn cannot(self) -> &'static str {
         match self {
             Self::Everything => "cannot receive new filesystem stream",
@@ -63,8 +63,7 @@ pub(super) fn refused_stream(brings: Brings, target: &str, error: &ReceiveError)
     }
 }
 
-/// The refusal of a stream that broke off, of which what has arrived is kept if it was to be; then it
-/// says how to get the rest.
+/// The refusal of an interrupted stream; if its partial state is kept, it says how to get the rest.
 pub(super) fn broken_off(
     pool: &WritablePool,
     (brings, order): (Brings, &ReceiveOrder),
@@ -101,7 +100,7 @@ pub(super) fn broken_off(
     }
 }
 
-/// What is wrong with a stream: first in OpenZFS's words, which scripts look for.
+/// The problem of a stream: first in OpenZFS's words, which scripts match.
 pub(super) fn words(error: &ReceiveError) -> String {
     let known = match error {
         ReceiveError::Stream(error) => match &error.problem {
