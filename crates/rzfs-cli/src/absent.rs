@@ -66,7 +66,7 @@ impl Program {
         if !self.absent().contains(&command) {
             return Failure::Usage(format!("unrecognized command '{command}'"));
         }
-        self.not_there(command)
+        self.not_implemented(command)
     }
 
     /// Refuses options of a subcommand that are parsed but not implemented: ignoring them would do
@@ -77,12 +77,12 @@ impl Program {
             _ => None,
         });
         match letters.find(|letter| absent.contains(*letter)) {
-            Some(letter) => Err(self.not_there(&format!("{command} -{letter}"))),
+            Some(letter) => Err(self.not_implemented(&format!("{command} -{letter}"))),
             None => Ok(()),
         }
     }
 
-    fn not_there(self, what: &str) -> Failure {
+    fn not_implemented(self, what: &str) -> Failure {
         const NO_COMMAND: u8 = 2;
         let name = self.name();
         let message = format!("'{name} {what}' of OpenZFS is not supported by this software yet");

@@ -14,7 +14,7 @@ mod session;
 mod stat;
 mod text;
 
-pub(crate) use arguments::spread_devices;
+pub(crate) use arguments::expand_devices;
 
 use crate::console::{Console, Outcome, conclude};
 use arguments::{CpArguments, FindArguments, LsArguments, TargetsArguments};

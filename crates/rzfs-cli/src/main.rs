@@ -55,7 +55,7 @@ const DUMP: &str = "zstreamdump";
 const HELPERS: [&str; 2] = ["mount.rzfs", "mount.fuse.rzfs"];
 
 fn main() -> ExitCode {
-    let words = files::spread_devices(with_subcommand(std::env::args_os().collect()));
+    let words = files::expand_devices(with_subcommand(std::env::args_os().collect()));
     // zdb has its own `-v`, which must not be taken for that of rzfs.
     if let [_, first, rest @ ..] = words.as_slice()
         && first == "zdb"

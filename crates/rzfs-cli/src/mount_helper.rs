@@ -171,7 +171,7 @@ fn remount(directory: &Path, options: &Sorted, console: &mut Console<'_>) -> Out
     // Unresponsive pools may have the directory: that was reported.
     let (clients, _) = source::all_imported(console)?;
     for mut client in clients {
-        let Some(mounts) = source::if_there(source::mounts(&mut client))? else { continue };
+        let Some(mounts) = source::unless_gone(source::mounts(&mut client))? else { continue };
         let Some(mount) = mounts.iter().find(|one| Path::new(&one.mountpoint) == place) else {
             continue;
         };

@@ -5,7 +5,7 @@ use rzfs_server::protocol::Temporary;
 
 /// Options that mount(8) handles itself, that the kernel reports for every FUSE mount and that a
 /// remount repeats, and that other file systems require.
-const SAYS_NOTHING: [&str; 24] = [
+const IGNORED_OPTIONS: [&str; 24] = [
     "",
     "defaults",
     "auto",
@@ -62,7 +62,7 @@ impl Sorted {
     pub(crate) fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let mut sorted = Self::default();
         for word in words.into_iter().flat_map(|words| words.split(',')) {
-            let says_nothing = SAYS_NOTHING.contains(&word)
+            let says_nothing = IGNORED_OPTIONS.contains(&word)
                 || SAYS_NOTHING_WITH_A_VALUE.iter().any(|begin| word.starts_with(begin));
             match word {
                 _ if says_nothing || sorted.temporary.take(word) => {}

@@ -76,7 +76,7 @@ fn mismatch(respondent: &dyn PoolClient) -> Failure {
 }
 
 /// The answer of one pool to a query of all pools: `None` if it was closed meanwhile.
-pub(crate) fn if_there<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
+pub(crate) fn unless_gone<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Err(Failure::Gone(_)) => Ok(None),
         answer => answer.map(Some),
@@ -85,12 +85,12 @@ pub(crate) fn if_there<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failu
 
 /// The answer of a pool to a query of these names, or of all pools if there are none: then `None`
 /// for a pool that was closed meanwhile.
-pub(crate) fn if_there_or_named<T>(
+pub(crate) fn unless_gone_or_named<T>(
     names: &[String],
     answer: Result<T, Failure>,
 ) -> Result<Option<T>, Failure> {
     match names {
-        [] => if_there(answer),
+        [] => unless_gone(answer),
         _ => answer.map(Some),
     }
 }
@@ -214,13 +214,13 @@ pub(crate) fn all_imported(
     let mounted = mounted.map_err(|error| Failure::Failed(error.to_string()))?;
     let mut outcome = Ok(());
     for error in &mounted.silent {
-        outcome = Err(leave_out(error, console));
+        outcome = Err(report_omitted(error, console));
     }
     Ok((mounted.clients, outcome))
 }
 
 /// Reports that a pool is left out, and why.
-pub(crate) fn leave_out(reason: impl Display, console: &mut Console<'_>) -> Failure {
+pub(crate) fn report_omitted(reason: impl Display, console: &mut Console<'_>) -> Failure {
     console.complain(format_args!("{reason}: it is left out"));
     Failure::Told
 }
@@ -253,7 +253,7 @@ pub(crate) fn imported(pool: &str) -> Result<Option<ControlClient>, Failure> {
 }
 
 /// The pools with these names, or all imported ones. Some of the latter may be closed meanwhile
-/// ([`if_there`]), and the outcome is that of [`all_imported`].
+/// ([`unless_gone`]), and the outcome is that of [`all_imported`].
 pub(crate) fn required_or_all(
     names: &[String],
     console: &mut Console<'_>,
@@ -335,7 +335,7 @@ pub(crate) fn receive_snapshots(
 pub(crate) fn local_pools(console: &mut Console<'_>) -> Result<LocalPools, Failure> {
     let asked = ControlDirectory::of_user().local_pools();
     let AskedPools { local, silent } = asked.map_err(|error| Failure::Failed(error.to_string()))?;
-    silent.iter().for_each(|error| drop(leave_out(error, console)));
+    silent.iter().for_each(|error| drop(report_omitted(error, console)));
     Ok(local)
 }
 

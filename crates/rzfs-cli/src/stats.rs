@@ -90,7 +90,7 @@ fn ask(clients: &mut [ControlClient], names: &[String]) -> Result<Vec<PoolStats>
     let mut all = Vec::with_capacity(clients.len());
     for client in clients {
         let pool = client.identity().pool.clone();
-        let report = source::if_there_or_named(names, source::stats(client))?;
+        let report = source::unless_gone_or_named(names, source::stats(client))?;
         all.extend(report.map(|report| PoolStats::new(pool, report)));
     }
     Ok(all)

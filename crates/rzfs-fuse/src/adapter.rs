@@ -94,8 +94,8 @@ impl Adapter {
     }
 
     /// What is stored into pages from now on belongs to these contents.
-    pub(crate) fn keep_all_pages(&self) {
-        self.known.keep_all_pages();
+    pub(crate) fn keep_stores(&self) {
+        self.known.keep_stores();
     }
 
     /// The file system without its snapshots.
@@ -308,8 +308,8 @@ impl Adapter {
 
     /// Whether data that the kernel writes back from a mapping may belong to replaced contents; the
     /// caller then discards it.
-    pub(crate) fn gives_up(&self, inode: INodeNo) -> bool {
-        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.gives_up(object))
+    pub(crate) fn discards_stores(&self, inode: INodeNo) -> bool {
+        matches!(self.target(inode), Ok(Target::Live(object)) if self.known.discards_stores(object))
     }
 
     /// Whether the kernel may have a wrong file length, and so append at the wrong offset.

@@ -28,7 +28,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a process that merely looks at a mount may keep it busy.
-const A_LOOK: Duration = Duration::from_millis(200);
+const INSPECTION_GRACE: Duration = Duration::from_millis(200);
 
 /// A mount that is not attached to a directory yet.
 #[derive(Debug)]
@@ -302,11 +302,11 @@ impl Attachment {
     /// # Errors
     /// It is in use, or the system refuses.
     pub(crate) fn unmount(&self, in_use: InUse) -> io::Result<()> {
-        let until = Instant::now() + A_LOOK;
+        let until = Instant::now() + INSPECTION_GRACE;
         loop {
             match self.try_unmount(in_use) {
                 Err(error) if is_busy(&error) && Instant::now() < until => {
-                    thread::sleep(A_LOOK / 20);
+                    thread::sleep(INSPECTION_GRACE / 20);
                 }
                 outcome => return outcome,
             }

@@ -165,7 +165,7 @@ impl KnownFiles {
 
     /// Whether data stored into pages of a file may belong to previous contents; the caller then
     /// discards it.
-    pub(crate) fn gives_up(&self, object: ObjectId) -> bool {
+    pub(crate) fn discards_stores(&self, object: ObjectId) -> bool {
         let give_up = |entry: &mut Entry| entry.pages.give_up();
         self.is_successor && self.shard(object).get_mut(&object).is_some_and(give_up)
     }
@@ -209,10 +209,10 @@ impl KnownFiles {
     }
 
     /// What is stored into pages from now on belongs to these contents.
-    pub(crate) fn keep_all_pages(&self) {
+    pub(crate) fn keep_stores(&self) {
         for shard in &self.shards {
             for entry in lock(shard).values_mut() {
-                entry.pages.keep_all_pages();
+                entry.pages.keep_stores();
             }
         }
     }

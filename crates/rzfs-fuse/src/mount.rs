@@ -53,7 +53,7 @@ impl MountError {
     /// Whether a retry may succeed soon: the system lacks a resource such as descriptors, threads
     /// or memory.
     #[must_use]
-    pub fn is_momentary(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self.lack() {
             Some(MissingPrerequisite::NoRun(error)) => lacks_resources(error),
             Some(MissingPrerequisite::Helper | MissingPrerequisite::Device) => false,

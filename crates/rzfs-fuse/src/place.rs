@@ -12,7 +12,7 @@
 //! ```
 
 use crate::errands;
-use crate::process_files::{is_of_processes, with_held_path};
+use crate::process_files::{is_in_procfs, with_held_path};
 use crate::system_mounts::{KIND, MountId, SystemMount};
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, Statx, StatxFlags, fstat, mkdirat, openat, readlinkat,
@@ -123,7 +123,7 @@ impl MountPlace {
         let above = above.map_while(|above| Some((above.to_owned(), Identity::at(above)?)));
         let above = above.collect();
         let place = walk(Links::Never, path, Missing::Refuse)?;
-        Self { is_made, above, ..place }.unless_of_processes()
+        Self { is_made, above, ..place }.reject_procfs()
     }
 
     /// The directory that a pool names on this system, made if missing. Links are followed where
@@ -133,7 +133,7 @@ impl MountPlace {
     /// # Errors
     /// [`PlaceError`]
     pub fn on_host(path: &Path) -> Result<Self, PlaceError> {
-        walk(Links::OfHost, path.to_owned(), Missing::Make)?.unless_of_processes()
+        walk(Links::OfHost, path.to_owned(), Missing::Make)?.reject_procfs()
     }
 
     /// The directory at `relative` below `base`, a path without links; made if missing. No links
@@ -145,12 +145,12 @@ impl MountPlace {
         if relative.components().any(|component| !matches!(component, Component::Normal(_))) {
             return Err(PlaceError::Outside(base.join(relative)));
         }
-        walk(Links::Never, base.join(relative), Missing::Make)?.unless_of_processes()
+        walk(Links::Never, base.join(relative), Missing::Make)?.reject_procfs()
     }
 
     /// Refuses directories that unmounting needs.
-    fn unless_of_processes(self) -> Result<Self, PlaceError> {
-        match is_of_processes(self.directory.as_fd()) {
+    fn reject_procfs(self) -> Result<Self, PlaceError> {
+        match is_in_procfs(self.directory.as_fd()) {
             true => Err(PlaceError::Processes(self.path)),
             false => Ok(self),
         }
@@ -382,7 +382,7 @@ struct Walk {
     path: PathBuf,
     is_made: bool,
     /// Whether another user can have put part of the path where it is.
-    led_by_others: bool,
+    has_untrusted_parent: bool,
 }
 
 impl Walk {
@@ -391,7 +391,7 @@ impl Walk {
         let here = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let here = here.map_err(system(root))?;
         let path = root.to_owned();
-        Ok(Self { links, followed: 0, here, path, is_made: false, led_by_others: false })
+        Ok(Self { links, followed: 0, here, path, is_made: false, has_untrusted_parent: false })
     }
 
     fn along(mut self, path: &Path, missing: Missing) -> Result<MountPlace, PlaceError> {
@@ -438,7 +438,7 @@ impl Walk {
         match found {
             Ok(directory) => {
                 if self.links == Links::OfHost {
-                    self.led_by_others |=
+                    self.has_untrusted_parent |=
                         !is_placement_trusted(self.here.as_fd(), directory.as_fd());
                 }
                 (self.here, self.path) = (directory, path);
@@ -459,7 +459,7 @@ impl Walk {
         self.followed += 1;
         let is_followed = self.links == Links::OfHost
             && self.followed <= MAX_LINKS
-            && !self.led_by_others
+            && !self.has_untrusted_parent
             && is_ours(stat.st_uid)
             && only_we_can_write(self.here.as_fd())
             && !is_on_untrusted_mount(found.as_fd())

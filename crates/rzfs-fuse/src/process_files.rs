@@ -104,7 +104,7 @@ pub(crate) fn with_held_path<T: Send>(
 }
 
 /// Whether an open file is in the same file system. No server is asked.
-pub(crate) fn is_of_processes(file: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_in_procfs(file: BorrowedFd<'_>) -> bool {
     let device = |file: BorrowedFd<'_>, path: &str, flags| {
         let found = statx(file, path, flags | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE);
         found.map(|found| (found.stx_dev_major, found.stx_dev_minor)).ok()
@@ -127,6 +127,6 @@ mod tests {
         assert_eq!(read.unwrap().unwrap(), b"here");
         let led = with_held_path(open.as_fd(), Path::new(""), |path| std::fs::read_link(path));
         assert_eq!(led.unwrap().unwrap(), directory.path().canonicalize().unwrap());
-        assert!(is_of_processes(super::directory().unwrap()) && !is_of_processes(open.as_fd()));
+        assert!(is_in_procfs(super::directory().unwrap()) && !is_in_procfs(open.as_fd()));
     }
 }

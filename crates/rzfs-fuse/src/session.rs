@@ -193,7 +193,7 @@ impl Session {
 
     /// Whether setting an ACL comes with the kernel's decision about set-group-id: it does if the
     /// kernel has that capability and enforces ACLs.
-    fn is_told_of_groups(&self) -> bool {
+    fn gets_group_decision(&self) -> bool {
         self.lists && self.kernel_can(InitFlags::FUSE_SETXATTR_EXT)
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct StreamTraits {
     /// It is not an increment.
     pub(crate) is_full: bool,
     /// It marks objects with spill blocks, including unchanged ones.
-    pub(crate) tells_spills: bool,
+    pub(crate) marks_spills: bool,
 }
 
 /// Applies records in sequence.

@@ -438,7 +438,7 @@ impl<'s, R: Read> Incoming<'s, R> {
     ) -> Result<u64, ReceiveError> {
         let traits = StreamTraits {
             is_full: new.source.is_none(),
-            tells_spills: self.begin.flags.contains(BeginFlags::SPILL_BLOCK),
+            marks_spills: self.begin.flags.contains(BeginFlags::SPILL_BLOCK),
         };
         let mut applier = Applier::new(pool, (&new.target, receiving), traits);
         let begun = self.reader.place().offset;

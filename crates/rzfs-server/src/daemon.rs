@@ -26,14 +26,14 @@ pub(crate) use background::{Input, in_background};
 pub use error::DaemonError;
 pub(crate) use line::Line;
 pub(crate) use mounted::{Activity, Caller, Disposition, Ending, Mounted};
-pub(crate) use reclaim::wait_for_no_pages;
-pub(crate) use signals::let_through;
+pub(crate) use reclaim::set_io_flusher;
+pub(crate) use signals::unblock_signals;
 
 use crate::control::ControlDirectory;
 use beginning::Beginning;
 use control_socket::ControlSocket;
-use conversation::{converse, say_all};
-use ending::{AskedBySignal, EndingThreads, Endings, SILENCE, leave};
+use conversation::{send_all, serve_connection};
+use ending::{AskedBySignal, EndingThreads, Endings, IDLE_LIMIT, leave};
 use runtime::{check_descriptors, raise_descriptor_limit, runtime};
 use signals::{LAST_PATIENCE, signals};
 use std::convert::Infallible;
@@ -75,7 +75,7 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Binds the control socket of a pool, and catches the signals that would end the process.
     pub(crate) fn bind(directory: &ControlDirectory, pool: &str) -> io::Result<Self> {
-        Self::bind_with(&mut Builder::new_current_thread(), SILENCE, directory, pool)
+        Self::bind_with(&mut Builder::new_current_thread(), IDLE_LIMIT, directory, pool)
     }
 
     fn bind_with(
@@ -145,7 +145,7 @@ async fn run(
                     let sender = farewell_sender.downgrade();
                     let (mounted, endings) = (Arc::clone(&mounted), endings.clone());
                     let turns = Arc::clone(&turns);
-                    tokio::spawn(converse(stream, mounted, (endings, turns), sender));
+                    tokio::spawn(serve_connection(stream, mounted, (endings, turns), sender));
                 }
                 Err(error) => {
                 tracing::warn!(%error, "control socket");
@@ -166,7 +166,7 @@ async fn run(
                     // The client may mount the pool again at once, so the socket goes first.
                     drop(socket);
                     let ended = asked_by_signal.finish(mounted.as_ref()).await;
-                    return ended.and(say_all(waiting).await);
+                    return ended.and(send_all(waiting).await);
                 }
             }
             ended = leaving.as_mut() => {
@@ -177,7 +177,7 @@ async fn run(
                     waiting.extend(farewells.recv().await);
                 }
                 drop(socket);
-                return ended.and(say_all(waiting).await);
+                return ended.and(send_all(waiting).await);
             }
         }
     }

@@ -4,7 +4,7 @@
 use crate::error::KeyError;
 use crate::request::{KeyLoading, NamedKey};
 use crate::starter::{KeySource, Notice, Starter, WantedKey};
-use rzfs::{Secret, load_key_where_it_fits};
+use rzfs::{Secret, load_matching_key};
 use rzfs_codec::crypto::KeyFormat;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::property::DatasetProperty;
@@ -36,7 +36,7 @@ fn load_one_named(pool: &Pool, named: &NamedKey) -> Result<(), KeyError> {
             let missing = |_| KeyError::NoDataset(name.clone());
             load(&pool.datasets().open(name).map_err(missing)?, key)
         }
-        None => match load_key_where_it_fits(pool, key.bytes())? {
+        None => match load_matching_key(pool, key.bytes())? {
             0 => Err(KeyError::FitsNothing { path: path.clone(), pool: pool.name().to_owned() }),
             _ => Ok(()),
         },

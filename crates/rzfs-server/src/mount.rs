@@ -55,8 +55,8 @@ pub fn serve(
     starter: &mut dyn Starter,
     ready: impl FnOnce(Completeness) -> io::Result<()>,
 ) -> Result<Completeness, ServeError> {
-    daemon::let_through().map_err(ServeError::Signals)?;
-    daemon::wait_for_no_pages();
+    daemon::unblock_signals().map_err(ServeError::Signals)?;
+    daemon::set_io_flusher();
     // Before anything is read from a device.
     if mounts_without_helper() {
         privileges::drop_needless();

@@ -25,8 +25,8 @@ mod wire;
 
 pub use accounts::{AccountOwner, AccountQuery, AccountReport, ShareReport};
 pub use change::{
-    AddRequest, Change, EventDetail, EventReport, KeyRequest, MountManner, NewClone, NewFileSystem,
-    Newcomers, Pair, PruneLimit, Purpose,
+    AddRequest, Change, ConcurrentSnapshots, EventDetail, EventReport, KeyRequest, MountManner,
+    NewClone, NewFileSystem, Pair, PruneLimit, Purpose,
 };
 pub use dataset::{
     DatasetFailure, DatasetKind, DatasetListing, DatasetQuery, DatasetReport, HoldReport,

@@ -2,7 +2,7 @@
 
 use super::Arguments;
 use super::error::ZdbError;
-use rzfs::{load_key_where_it_fits, plain_file};
+use rzfs::{load_matching_key, plain_file};
 use rzfs_blockdev::{OpenOptions, without_number};
 use rzfs_dsl::import::{
     ActivityCheck, DeviceSource, Discovery, HostCheck, ImportOptions, ImportTarget,
@@ -44,9 +44,9 @@ pub(crate) fn open(arguments: &Arguments, name: &str) -> Result<Pool, ZdbError> 
 
 /// Loads a key wherever it fits: a passphrase, or a key in hex digits.
 pub(crate) fn load_key(pool: &Pool, key: &str) -> Result<(), ZdbError> {
-    let mut loaded = load_key_where_it_fits(pool, key.as_bytes())?;
+    let mut loaded = load_matching_key(pool, key.as_bytes())?;
     if let Some(raw) = hex(key) {
-        loaded += load_key_where_it_fits(pool, &raw)?;
+        loaded += load_matching_key(pool, &raw)?;
     }
     if loaded == 0 {
         return Err(ZdbError::Usage(format!("the key fits no dataset of '{}'", pool.name())));

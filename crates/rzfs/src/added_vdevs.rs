@@ -60,7 +60,7 @@ pub enum AddError {
     Pool(#[from] PoolError),
     /// A spare belongs to the pool already.
     #[error("cannot add to '{pool}': one or more vdevs refer to the same device")]
-    HasIt {
+    SpareInUse {
         /// The pool.
         pool: String,
     },
@@ -152,7 +152,7 @@ impl AddedVdevs {
             matches!(known, DeviceUse::Spare(guid) if own.contains(&guid))
         };
         if devices.spares.iter().any(is_own) {
-            return Err(AddError::HasIt { pool: pool.name().to_owned() });
+            return Err(AddError::SpareInUse { pool: pool.name().to_owned() });
         }
         let counts = |objection: &Objection| !self.allowed.iter().any(|one| one.covers(objection));
         let counting = Objections(all.into_iter().filter(counts).collect());

@@ -37,7 +37,7 @@ pub use file::{Extent, File};
 pub use file_error::{FileError, FileProblem, ShownPath};
 pub use file_tree::{Entries, Entry, FileNode, FileTree, OpenFiles, Walk, WalkEntry};
 pub use new_pool::{CreateError, NewPool, PlannedPool, PoolNameError, check_pool_name};
-pub use open::{OpenError, PoolOptions, encryption_roots, load_key_where_it_fits};
+pub use open::{OpenError, PoolOptions, encryption_roots, load_matching_key};
 pub use rzfs_blockdev as blockdev;
 pub use rzfs_dmu as dmu;
 pub use rzfs_dsl as dsl;

@@ -50,7 +50,7 @@ const FIRST_TXG: Txg = Txg(4);
 pub struct NewPool {
     name: String,
     request: VdevRequest,
-    insistence: Force,
+    force_mode: Force,
     features: DefaultFeatures,
     properties: Vec<(String, String)>,
     root_properties: Vec<(String, String)>,
@@ -65,7 +65,7 @@ enum Force {
     #[default]
     Careful,
     /// `-f`.
-    Insisting,
+    Forced,
 }
 
 impl NewPool {
@@ -101,7 +101,7 @@ impl NewPool {
     /// Uses devices that seem to be in use, and vdevs of different redundancy (`-f`).
     #[must_use]
     pub const fn force(mut self) -> Self {
-        self.insistence = Force::Insisting;
+        self.force_mode = Force::Forced;
         self
     }
 
@@ -189,8 +189,8 @@ impl NewPool {
         }
         let (opener, devices) = self.request.open(VdevSpec::check_new_pool)?;
         let objections = devices.objections(None, &self.request.local);
-        let counting = match self.insistence {
-            Force::Insisting => objections.overridden(),
+        let counting = match self.force_mode {
+            Force::Forced => objections.overridden(),
             Force::Careful => objections,
         };
         counting.into_result().map_err(VdevRequestError::from)?;

@@ -81,10 +81,10 @@ impl OpenError {
 
     /// Whether a pool that cannot be opened for writing because of this may still be readable.
     #[must_use]
-    pub fn leaves_reading(&self) -> bool {
+    pub fn allows_read_only(&self) -> bool {
         const EACCES: i32 = 13;
         match self {
-            Self::NotWritable { source, .. } => source.leaves_reading(),
+            Self::NotWritable { source, .. } => source.allows_read_only(),
             Self::ReadOnly { .. } => true,
             Self::Device(device) => device.errno() == EACCES,
             _ => false,
@@ -368,7 +368,7 @@ const fn lacks_devices(error: &ImportError) -> bool {
 ///
 /// # Errors
 /// The datasets cannot be listed. A key that does not fit is not an error.
-pub fn load_key_where_it_fits(pool: &Pool, key: &[u8]) -> Result<usize, DatasetError> {
+pub fn load_matching_key(pool: &Pool, key: &[u8]) -> Result<usize, DatasetError> {
     let mut loaded = 0;
     for root in encryption_roots(pool)? {
         if root.key_status()? == KeyStatus::Unavailable && root.load_key(key).is_ok() {

@@ -63,7 +63,7 @@ pub enum SettingError {
     },
     /// A limit of 0.
     #[error("use 'none' to disable {0}")]
-    UseNone(String),
+    ZeroLimit(String),
     /// Not a valid mount point.
     #[error("'{0}' must be an absolute path, 'none', or 'legacy'")]
     MountPoint(String),
@@ -75,7 +75,7 @@ pub enum SettingError {
     FewIterations,
     /// Iterations without a passphrase.
     #[error("pbkdf2iters may only be specified with keyformat=passphrase")]
-    IterationsOfNothing,
+    IterationsWithoutPassphrase,
     /// Inconsistent encryption properties.
     #[error(transparent)]
     Encryption(rzfs_dsl::live::EncryptionProblem),

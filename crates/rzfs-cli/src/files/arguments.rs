@@ -119,7 +119,7 @@ pub(crate) struct CpArguments {
 
 /// Lets several devices follow one `-d`: `ls -d A B POOL/FS:/` is `ls -d A -d B POOL/FS:/`. A
 /// word is one more device if it is a path of something that exists.
-pub(crate) fn spread_devices(words: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn expand_devices(words: Vec<OsString>) -> Vec<OsString> {
     const COMMANDS: [&str; 5] = ["ls", "cat", "stat", "find", "cp"];
     let is_ours = |word: &OsString| COMMANDS.iter().any(|command| word == command);
     if !words.get(1).is_some_and(is_ours) {
@@ -149,7 +149,7 @@ mod tests {
         let image = tempfile::NamedTempFile::new().unwrap();
         let path = image.path().to_str().unwrap();
         let spread = |line: &str| {
-            let words = spread_devices(line.split(' ').map(OsString::from).collect());
+            let words = expand_devices(line.split(' ').map(OsString::from).collect());
             words.join(&OsString::from(" ")).into_string().unwrap()
         };
         assert_eq!(

@@ -105,12 +105,12 @@ impl Wording {
         let message = match error {
             OpenError::Import(failure) => import_failure(failure, advice),
             OpenError::NotWritable { pool, source } => not_writable(pool, source),
-            OpenError::Device(device) if error.leaves_reading() => {
+            OpenError::Device(device) if error.allows_read_only() => {
                 format!("{device}\nIt can only be read.")
             }
             error => error.to_string(),
         };
-        match access == Access::ReadWrite && error.leaves_reading() {
+        match access == Access::ReadWrite && error.allows_read_only() {
             true => format!("{message}\nThe pool can be imported using '{for_reading}'."),
             false => message,
         }

@@ -14,14 +14,14 @@ use std::ops::Bound;
 pub(super) const NEEDED: [DatasetProperty; 1] = [DatasetProperty::Clones];
 
 /// Datasets to be destroyed.
-pub(super) struct Doomed {
+pub(super) struct DestroyPlan {
     /// Dependents that were not named: the clones of the named snapshots, everything below these,
     /// and so on. Children and clones come later.
     pub(super) dependents: Vec<String>,
     order: Result<Vec<String>, Failure>,
 }
 
-impl Doomed {
+impl DestroyPlan {
     /// Finds the dependents of these datasets. Other datasets of the pool are queried only if there
     /// are clones.
     pub(super) fn of<'r>(

@@ -1,14 +1,14 @@
 //! `zfs destroy` (spec 09, section 3.5).
 
 use super::change::{carry_out, check_head, missing, pool_with, query, require};
-use super::dependents::{Doomed, NEEDED};
+use super::dependents::{DestroyPlan, NEEDED};
 use super::name;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::quantity;
 use crate::source;
-use rzfs_server::protocol::{Change, DatasetKind, DatasetReport, Newcomers};
+use rzfs_server::protocol::{Change, ConcurrentSnapshots, DatasetKind, DatasetReport};
 use std::collections::BTreeSet;
 
 const GRAMMAR: Grammar = Grammar {
@@ -41,8 +41,8 @@ impl Request {
     }
 
     /// Treatment of concurrently taken snapshots.
-    fn newcomers(&self) -> Newcomers {
-        if self.is_recursive() { Newcomers::Destroy } else { Newcomers::Keep }
+    fn newcomers(&self) -> ConcurrentSnapshots {
+        if self.is_recursive() { ConcurrentSnapshots::Destroy } else { ConcurrentSnapshots::Keep }
     }
 
     /// Whether to report what is destroyed: `-p` implies that.
@@ -134,7 +134,7 @@ fn destroy_tree(request: &Request, name: &str, console: &mut Console<'_>) -> Out
             below().collect::<Vec<_>>().join("\n")
         )));
     }
-    let doomed = Doomed::of(&mut client, &all)?;
+    let doomed = DestroyPlan::of(&mut client, &all)?;
     if !doomed.dependents.is_empty() && !request.flag('R') {
         return Err(Failure::Failed(format!(
             "cannot destroy '{name}': filesystem has dependent clones\n\
@@ -197,7 +197,7 @@ fn destroy_snapshots(
         let message = "could not find any snapshots to destroy; check snapshot names.";
         return Err(Failure::Failed(message.to_owned()));
     }
-    let with_clones = Doomed::of(&mut client, doomed.iter().copied())?;
+    let with_clones = DestroyPlan::of(&mut client, doomed.iter().copied())?;
     let clones = &with_clones.dependents;
     let doomed: Vec<String> = doomed.iter().map(|one| one.name.clone()).collect();
     if !clones.is_empty() && !request.flag('R') && !request.flag('d') {

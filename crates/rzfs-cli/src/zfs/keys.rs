@@ -126,7 +126,7 @@ fn roots(
             let (clients, _) = source::all_imported(console)?;
             for mut client in clients {
                 let name = client.identity().pool.clone();
-                let Some(found) = source::if_there(reports(&mut client, &name, None))? else {
+                let Some(found) = source::unless_gone(reports(&mut client, &name, None))? else {
                     continue;
                 };
                 all.push((client, found.into_iter().filter(KeyReport::is_root).collect()));

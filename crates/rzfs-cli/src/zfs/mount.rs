@@ -70,7 +70,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             Ok(more) => mounts.extend(more),
             Err(Failure::Gone(_)) => {}
             // It does not block the others.
-            Err(failure) => found.outcome = Err(source::leave_out(text(failure), console)),
+            Err(failure) => found.outcome = Err(source::report_omitted(text(failure), console)),
         }
     }
     if let Some(name) = operand {
@@ -139,7 +139,7 @@ fn mount_all(keys: Keys, manner: &MountManner, console: &mut Console<'_>) -> Out
             }
         }
         let change = Change::MountAll { manner: manner.clone() };
-        let complaints = source::if_there(source::change(&mut client, change, None));
+        let complaints = source::unless_gone(source::change(&mut client, change, None));
         let complaints = complaints.map(Option::unwrap_or_default);
         for complaint in complaints.unwrap_or_else(|failure| vec![text(failure)]) {
             console.complain(complaint);

@@ -110,11 +110,11 @@ impl Query {
                     Depth::Unsaid | Depth::Unlimited => None,
                 };
                 let listing = self.ask(respondent.as_mut(), Vec::new(), kinds, depth);
-                match source::if_there(listing) {
+                match source::unless_gone(listing) {
                     Ok(Some(listing)) => collect(listing, &mut datasets, &mut outcome, console),
                     Ok(None) => {}
                     Err(Failure::Silent(reason)) => {
-                        outcome = Err(source::leave_out(reason, console));
+                        outcome = Err(source::report_omitted(reason, console));
                     }
                     Err(failure) => return Err(failure),
                 }
@@ -248,7 +248,7 @@ pub(super) fn dataset_at(
     let path = std::fs::canonicalize(path).map_err(missing)?;
     let mut best: Option<(usize, String)> = None;
     for respondent in respondents {
-        let mounts = source::if_there(source::mounts(respondent.as_mut())).map_err(text)?;
+        let mounts = source::unless_gone(source::mounts(respondent.as_mut())).map_err(text)?;
         for mount in mounts.into_iter().flatten() {
             let length = mount.mountpoint.len();
             let is_better = best.as_ref().is_none_or(|(known, _)| length > *known);

@@ -1,13 +1,13 @@
 //! `zfs rollback` (spec 09, section 4).
 
 use super::change::{carry_out, check_head, missing, pool_with, query};
-use super::dependents::{Doomed, NEEDED};
+use super::dependents::{DestroyPlan, NEEDED};
 use super::name;
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
 use crate::source;
-use rzfs_server::protocol::{Change, DatasetKind, DatasetReport, Newcomers};
+use rzfs_server::protocol::{Change, ConcurrentSnapshots, DatasetKind, DatasetReport};
 
 const GRAMMAR: Grammar =
     Grammar { letters: &[('r', Value::None), ('R', Value::None), ('f', Value::None)], names: &[] };
@@ -46,7 +46,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     let (bookmarks, snapshots): (Vec<&DatasetReport>, Vec<_>) =
         later.iter().copied().partition(|one| one.kind == DatasetKind::Bookmark);
-    let doomed = Doomed::of(&mut client, snapshots)?;
+    let doomed = DestroyPlan::of(&mut client, snapshots)?;
     let clones = &doomed.dependents;
     if !clones.is_empty() && !flag('R') {
         return Err(Failure::Failed(format!(
@@ -59,7 +59,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let names = doomed.into_order()?;
     if !names.is_empty() {
         let change = match has_clones {
-            true => Change::Destroy { names, force: flag('f'), newcomers: Newcomers::Destroy },
+            true => {
+                Change::Destroy { names, force: flag('f'), newcomers: ConcurrentSnapshots::Destroy }
+            }
             false => Change::DestroySnapshots { names, defer: false },
         };
         source::change(&mut client, change, None)?;

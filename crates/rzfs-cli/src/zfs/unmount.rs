@@ -21,7 +21,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             let (clients, outcome) = source::all_imported(console)?;
             for client in &mut source::innermost_first(clients) {
                 let change = Change::UnmountAll { force: flag('f') };
-                source::if_there(source::change(client, change, None))?;
+                source::unless_gone(source::change(client, change, None))?;
             }
             return outcome;
         }
@@ -45,7 +45,7 @@ fn client_of(target: &str, console: &mut Console<'_>) -> Result<ControlClient, F
     let place = Path::new(target).canonicalize().unwrap_or_else(|_| PathBuf::from(target));
     let (clients, outcome) = source::all_imported(console)?;
     for mut client in clients {
-        let Some(mounts) = source::if_there(source::mounts(&mut client))? else { continue };
+        let Some(mounts) = source::unless_gone(source::mounts(&mut client))? else { continue };
         if mounts.iter().any(|mount| Path::new(&mount.mountpoint) == place) {
             return Ok(client);
         }

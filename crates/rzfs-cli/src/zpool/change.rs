@@ -43,7 +43,7 @@ pub(super) fn sync(words: &[String], console: &mut Console<'_>) -> Outcome {
     let (mut clients, outcome) = required_or_all(&names, console)?;
     for client in &mut clients {
         let synced = source::change(client, Change::Sync, None);
-        source::if_there_or_named(&names, synced)?;
+        source::unless_gone_or_named(&names, synced)?;
     }
     outcome
 }
@@ -98,10 +98,10 @@ pub(super) fn upgrade(words: &[String], console: &mut Console<'_>) -> Outcome {
     let (mut clients, outcome) = required_or_all(&names, console)?;
     for client in &mut clients {
         let name = client.identity().pool.clone();
-        let before = source::if_there_or_named(&names, source::pool_report(client))?;
+        let before = source::unless_gone_or_named(&names, source::pool_report(client))?;
         let Some(version) = before.map(|report| report.version) else { continue };
         let enabled = source::change(client, Change::Upgrade, Some(&line));
-        let Some(enabled) = source::if_there_or_named(&names, enabled)? else { continue };
+        let Some(enabled) = source::unless_gone_or_named(&names, enabled)? else { continue };
         let gets_flags = version < FEATURES_VERSION;
         if enabled.is_empty() && !gets_flags {
             writeln!(
@@ -150,7 +150,7 @@ fn list_pools(console: &mut Console<'_>) -> Outcome {
     let mut lacking = Vec::new();
     let (pools, outcome) = source::mounted(console)?;
     for mut pool in pools {
-        let report = source::if_there(source::pool_report(pool.as_mut()))?;
+        let report = source::unless_gone(source::pool_report(pool.as_mut()))?;
         let Some(report) = report else { continue };
         let disabled = report
             .properties

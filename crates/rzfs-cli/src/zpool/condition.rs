@@ -4,7 +4,7 @@
 mod import;
 mod status;
 
-pub(crate) use import::{Outlook, for_import};
+pub(crate) use import::{ImportProspect, for_import};
 pub(crate) use status::for_status;
 
 use rzfs_server::protocol::PoolStatus;
@@ -102,7 +102,7 @@ mod tests {
         ];
         statuses.extend(Erratum::ALL.map(PoolStatus::Erratum));
         for pool in statuses {
-            let listed = for_import(pool, Outlook::Degraded);
+            let listed = for_import(pool, ImportProspect::Degraded);
             for Explanation { status, action, .. } in for_status(pool).into_iter().chain([listed]) {
                 let names = |command: &&str| action.contains(&format!("zpool {command}"));
                 let only_there = ABSENT.iter().any(names);

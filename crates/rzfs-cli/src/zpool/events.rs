@@ -30,7 +30,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     }
     let mut events: Vec<EventReport> = Vec::new();
     for client in &mut clients {
-        events.extend(source::if_there(source::events(client))?.into_iter().flatten());
+        events.extend(source::unless_gone(source::events(client))?.into_iter().flatten());
     }
     events.sort_by_key(|event| (event.seconds, event.nanoseconds));
     if !flag('H') {

@@ -23,7 +23,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     let users = if flag('l') { names_in("/etc/passwd") } else { HashMap::new() };
     for pool in &mut pools {
         let name = pool.pool().to_owned();
-        let Some(history) = source::if_there(source::history(pool.as_mut()))? else { continue };
+        let Some(history) = source::unless_gone(source::history(pool.as_mut()))? else { continue };
         writeln!(console.out, "History for '{name}':")?;
         for record in history {
             if record.kind == HistoryKind::Internal && !flag('i') {

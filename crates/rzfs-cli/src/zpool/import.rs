@@ -1,6 +1,6 @@
 //! `zpool import`: lists importable pools, and imports them (spec 09, section 2.6).
 
-use super::condition::{Outlook, for_import};
+use super::condition::{ImportProspect, for_import};
 use super::config_tree::{ConfigTree, TreeStyle, is_shown, word};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word};
@@ -231,19 +231,19 @@ fn print(pool: &PoolReport, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The prospects of an import.
-fn outlook(pool: &PoolReport) -> Outlook {
+fn outlook(pool: &PoolReport) -> ImportProspect {
     let is_missing_log = |top: &VdevReport| {
         top.role == VdevRole::Log && is_shown(top) && top.health.state < VdevState::Degraded
     };
     if pool.load.refused {
-        Outlook::Refused
+        ImportProspect::Refused
     } else if pool.root.children.iter().any(is_missing_log) {
-        Outlook::WithoutLogs
+        ImportProspect::WithoutLogs
     } else if pool.root.health.state == VdevState::Degraded {
-        Outlook::Degraded
+        ImportProspect::Degraded
     } else if pool.label_state == DESTROYED {
-        Outlook::Destroyed
+        ImportProspect::Destroyed
     } else {
-        Outlook::Whole
+        ImportProspect::Whole
     }
 }

@@ -122,9 +122,11 @@ impl Selection {
         let mut outcome = Ok(());
         for pool in pools {
             let report = source::pool_report(pool.as_mut());
-            match source::if_there_or_named(&self.names, report) {
+            match source::unless_gone_or_named(&self.names, report) {
                 Ok(report) => reports.extend(report),
-                Err(Failure::Silent(reason)) => outcome = Err(source::leave_out(reason, console)),
+                Err(Failure::Silent(reason)) => {
+                    outcome = Err(source::report_omitted(reason, console))
+                }
                 Err(failure) => return Err(failure),
             }
         }

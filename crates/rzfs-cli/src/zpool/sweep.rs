@@ -82,7 +82,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str, console: &mut Console<'_>) -
         let devices = devices.clone();
         let request = SweepRequest { kind, order, erasure, devices };
         let done = source::change(client, Change::Sweep(request), Some(line));
-        source::if_there_or_named(&pools, done).map_err(failed)?;
+        source::unless_gone_or_named(&pools, done).map_err(failed)?;
     }
     if flag('w') {
         let activity = match kind {
@@ -91,7 +91,7 @@ fn run(kind: SweepKind, words: &[Word], line: &str, console: &mut Console<'_>) -
         };
         for client in &mut clients {
             let waited = wait_for(client, &[activity]);
-            source::if_there_or_named(&pools, waited)?;
+            source::unless_gone_or_named(&pools, waited)?;
         }
     }
     outcome

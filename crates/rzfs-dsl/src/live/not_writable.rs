@@ -86,7 +86,7 @@ impl From<MosError> for NotWritable {
 impl NotWritable {
     /// Whether the pool can be read all the same, as far as is known.
     #[must_use]
-    pub fn leaves_reading(&self) -> bool {
+    pub fn allows_read_only(&self) -> bool {
         match self {
             Self::Features { .. }
             | Self::ByteOrder

@@ -120,7 +120,7 @@ impl Adapter {
         let mut fates = BTreeMap::from([(root, Fate::Changed(heir))]);
         let mut directories = vec![(root, heir)];
         let (mut resized, mut longer) = (Vec::new(), Vec::new());
-        let changed = self.known_that_differ([before, after]);
+        let changed = self.changed_known_files([before, after]);
         for batch in changed.chunks(BATCH) {
             before.prefetch_attributes(batch);
             after.prefetch_attributes(batch);
@@ -160,7 +160,7 @@ impl Adapter {
 
     /// The known files that may differ: searched for among all changed objects as long as these are
     /// not many more.
-    fn known_that_differ(&self, [before, after]: [&FileSystem; 2]) -> Vec<ObjectId> {
+    fn changed_known_files(&self, [before, after]: [&FileSystem; 2]) -> Vec<ObjectId> {
         let known = self.known.all();
         let most = known.len().saturating_mul(MOST_OTHERS).max(BATCH);
         let mut differ = Vec::new();

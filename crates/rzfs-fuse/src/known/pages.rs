@@ -85,7 +85,7 @@ impl KernelPages {
     }
 
     /// What is stored from now on belongs to these contents.
-    pub(super) fn keep_all_pages(&mut self) {
+    pub(super) fn keep_stores(&mut self) {
         if matches!(self, Self::Outdated | Self::GivenUp) {
             *self = Self::Some;
         }
@@ -128,7 +128,7 @@ mod tests {
         assert!(!pages.give_up());
         pages.get();
         pages.outdate();
-        pages.keep_all_pages();
+        pages.keep_stores();
         assert!(!pages.give_up());
         assert_eq!(pages, KernelPages::Some);
     }

@@ -1,7 +1,7 @@
 //! Requests that change something: their dispatch to a file system, and the refusals due to grafts.
 
 use super::Session;
-use super::told::Answered;
+use super::told::RevocableReply;
 use super::waiting::Shortening;
 use crate::adapter::Creation;
 use crate::answer::{Answer, is_suspended};
@@ -317,7 +317,7 @@ impl Session {
 
     /// Replies with the result of a change to a file; if all changes of its file system must be
     /// durable, once this one is.
-    pub(super) fn answer_change<T: Answered>(
+    pub(super) fn answer_change<T: RevocableReply>(
         self: &Arc<Self>,
         inode: INodeNo,
         answer: Answer<T>,
@@ -353,7 +353,7 @@ impl Session {
         progress: &mut Progress,
     ) -> Answer<()> {
         let (_, adapter, inode) = self.inner(writing.inode)?;
-        if writing.shortening == Shortening::Never && adapter.gives_up(inode) {
+        if writing.shortening == Shortening::Never && adapter.discards_stores(inode) {
             // It was stored into replaced contents.
             progress.written = data.len();
             return Ok(());

@@ -92,7 +92,7 @@ impl Session {
         let files = outdated.files.into_iter().map(Stale::File);
         let names = names.into_iter().map(|(directory, name)| Stale::Name(directory, name));
         self.tell_kernel_to_forget((index, &successor), files.chain(names));
-        successor.keep_all_pages();
+        successor.keep_stores();
         self.tell_kernel_of_lengths((index, &successor), longer);
         Ok(Exchanged { changed, lost: None })
     }
@@ -117,10 +117,8 @@ impl Session {
             Stale::Name(directory, _) => Some((outer(*directory)?, one)),
         });
         let (stale, adapter) = (stale.collect(), Arc::clone(adapter));
-        self.tell_kernel_of_each(
-            KERNEL_PATIENCE,
-            stale,
-            move |session, (outer, stale)| match stale {
+        self.notify_kernel_of_each(KERNEL_PATIENCE, stale, move |session, (outer, stale)| {
+            match stale {
                 Stale::File(file) => loop {
                     session.cache.forget_contents(outer);
                     if adapter.note_dropped(file) == Dropped::Done {
@@ -128,8 +126,8 @@ impl Session {
                     }
                 },
                 Stale::Name(_, name) => session.cache.forget_entry(outer, &name),
-            },
-        );
+            }
+        });
     }
 
     /// Tells the kernel the new ends of files that have grown, as it appends there.
@@ -141,7 +139,7 @@ impl Session {
         let outer = |inode| Some((self.grafts.outer(index, inode)?, inode));
         let (files, adapter) =
             (longer.into_iter().filter_map(outer).collect(), Arc::clone(adapter));
-        self.tell_kernel_of_each(KERNEL_PATIENCE, files, move |session, (outer, inode)| {
+        self.notify_kernel_of_each(KERNEL_PATIENCE, files, move |session, (outer, inode)| {
             let Ok(Some(end)) = adapter.end(inode) else { return };
             adapter.note_pages(inode);
             session.cache.extend(outer, end.offset, end.byte);

@@ -33,7 +33,7 @@ pub(super) const KERNEL_PATIENCE: Duration = Duration::from_secs(10);
 const FORCED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Maximum number of threads that notify the kernel at once.
-const MOST_TELLERS: usize = 64;
+const MAX_NOTIFIERS: usize = 64;
 
 impl Session {
     /// Grafts a file system onto a directory of the mount.
@@ -161,7 +161,7 @@ impl Session {
         };
         let taken = self.force_ungraft(&placed);
         let gone: Vec<_> = placed.iter().filter_map(|one| self.give_up_place(one)).collect();
-        self.tell_kernel_of_each(FORCED_PATIENCE, gone, |session, (directory, name)| {
+        self.notify_kernel_of_each(FORCED_PATIENCE, gone, |session, (directory, name)| {
             session.cache.forget_name(directory, &name);
         });
         self.close_taken(taken);
@@ -221,10 +221,10 @@ impl Session {
         };
         // Changes in mappings are written while that is possible.
         let contents = known.iter().map(|(_, known)| known.clone()).collect();
-        self.tell_kernel_of_each(FORCED_PATIENCE, contents, forget);
+        self.notify_kernel_of_each(FORCED_PATIENCE, contents, forget);
         let remove = |one: &Placed| self.grafts.force_remove(one.file_system);
         let taken = placed.iter().filter_map(remove).collect();
-        self.tell_kernel_of_each(FORCED_PATIENCE, known, move |session, (entrance, known)| {
+        self.notify_kernel_of_each(FORCED_PATIENCE, known, move |session, (entrance, known)| {
             if let Some((directory, name)) = entrance {
                 session.cache.forget_name(directory, &name);
             }
@@ -251,11 +251,11 @@ impl Session {
         patience: Duration,
         tell: impl Fn(&Self) + Send + Sync + 'static,
     ) {
-        self.tell_kernel_of_each(patience, vec![()], move |session, ()| tell(session));
+        self.notify_kernel_of_each(patience, vec![()], move |session, ()| tell(session));
     }
 
     /// The same for several subjects, which do not wait for each other unless there are many.
-    pub(super) fn tell_kernel_of_each<S: Send + 'static>(
+    pub(super) fn notify_kernel_of_each<S: Send + 'static>(
         self: &Arc<Self>,
         patience: Duration,
         mut subjects: Vec<S>,
@@ -263,7 +263,7 @@ impl Session {
     ) {
         let (tell, start) = (Arc::new(tell), Instant::now());
         let (done, are_done) = mpsc::channel::<()>();
-        let each = subjects.len().div_ceil(MOST_TELLERS).max(1);
+        let each = subjects.len().div_ceil(MAX_NOTIFIERS).max(1);
         let mut is_told = true;
         while !subjects.is_empty() {
             let some = subjects.split_off(subjects.len().saturating_sub(each));

@@ -518,7 +518,7 @@ impl fuser::Filesystem for Server {
         let drops_group = kernel_flags.contains(SetxattrFlags::FUSE_SETXATTR_ACL_KILL_SGID);
         let set = move |session: &Session| {
             let (_, adapter, inode) = session.inner(inode)?;
-            let keeps_group = |group| match session.is_told_of_groups() {
+            let keeps_group = |group| match session.gets_group_decision() {
                 true => !drops_group,
                 false => asking.is_root_or_in(group),
             };

@@ -6,29 +6,29 @@ use fuser::FileAttr;
 use std::time::Duration;
 
 /// The result of a change.
-pub(super) trait Answered: Send + 'static {
+pub(super) trait RevocableReply: Send + 'static {
     /// Undoes a result that is not sent, since the change cannot be made durable.
     fn take_back(self, session: &Session);
 }
 
-impl Answered for Entry {
+impl RevocableReply for Entry {
     fn take_back(self, session: &Session) {
         session.forget(self.attributes.ino, 1);
     }
 }
 
-impl Answered for () {
+impl RevocableReply for () {
     fn take_back(self, _: &Session) {}
 }
 
-impl Answered for u64 {
+impl RevocableReply for u64 {
     fn take_back(self, _: &Session) {}
 }
 
-impl Answered for Vec<u8> {
+impl RevocableReply for Vec<u8> {
     fn take_back(self, _: &Session) {}
 }
 
-impl Answered for (FileAttr, Duration) {
+impl RevocableReply for (FileAttr, Duration) {
     fn take_back(self, _: &Session) {}
 }

@@ -13,7 +13,7 @@
 //! retried without it.
 
 use super::Session;
-use super::told::Answered;
+use super::told::RevocableReply;
 use crate::answer::{Answer, is_suspended};
 use crate::panics::outlive;
 use fuser::{Errno, INodeNo};
@@ -364,7 +364,7 @@ impl Server {
 
     /// Changes a file, and replies: later, without a thread meanwhile, if the pool is suspended, or
     /// if the change must be durable first.
-    pub(super) fn change<T: Answered>(
+    pub(super) fn change<T: RevocableReply>(
         &self,
         inode: INodeNo,
         attempt: impl Fn(&Session) -> Answer<T> + Send + 'static,
@@ -386,7 +386,7 @@ impl Server {
 
     /// The same for changes that wait for transaction groups: neither other requests nor exchanges
     /// wait for it.
-    pub(super) fn change_apart<T: Answered>(
+    pub(super) fn change_apart<T: RevocableReply>(
         &self,
         inode: INodeNo,
         attempt: impl Fn(&Session) -> Answer<T> + Send + 'static,

@@ -99,7 +99,7 @@ impl Applier<'_> {
     }
 
     pub(super) fn put_spill(&mut self, spill: &Spill, payload: &[u8]) -> Result<(), ReceiveError> {
-        if self.traits.tells_spills && spill.flags.contains(SpillFlags::UNMODIFIED) {
+        if self.traits.marks_spills && spill.flags.contains(SpillFlags::UNMODIFIED) {
             return Ok(());
         }
         let object = self.existing(spill.object)?;

@@ -96,7 +96,7 @@ impl Applier<'_> {
         let failed = |error| self.failed(error);
         let has_spill = existing.has_spill().map_err(failed)?;
         let loses_spill =
-            has_spill && self.traits.tells_spills && !record.flags.contains(ObjectFlags::SPILL);
+            has_spill && self.traits.marks_spills && !record.flags.contains(ObjectFlags::SPILL);
         self.require_room((existing, new.bonus.len()), has_spill && !loses_spill)?;
         let is_same_type = existing.object_type().map_err(failed)? == new.object_type;
         // Blocks record their type.

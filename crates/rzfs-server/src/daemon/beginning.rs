@@ -70,7 +70,7 @@ impl Beginning {
                 }
             });
             if came {
-                hurry(&shared, socket);
+                end_on_signal(&shared, socket);
             }
         };
         std::thread::Builder::new().name("rzfs-signals".to_owned()).spawn(work)?;
@@ -104,7 +104,7 @@ impl Stage {
 }
 
 /// Brings a process that received a signal to its end.
-fn hurry(stage: &Mutex<Stage>, socket: PathBuf) {
+fn end_on_signal(stage: &Mutex<Stage>, socket: PathBuf) {
     const ENDED_BY_SIGNAL: i32 = 1;
     let came = Instant::now();
     loop {

@@ -5,7 +5,7 @@ use super::error::DaemonError;
 use super::line::Line;
 use super::mounted::{Caller, Ending, Mounted};
 use super::signals::GLANCE;
-use super::turns::{Crowded, Turn, Turns};
+use super::turns::{QueueFull, Turn, Turns};
 use crate::protocol::{
     Answer, Incoming, MAX_REQUEST, PART, PartReader, PartWriter, ReceiveRequest, Refusal, Request,
     SendRequest, WireError, encode,
@@ -33,7 +33,7 @@ pub(super) struct FinalReply {
 ///
 /// # Errors
 /// Data are lost.
-pub(super) async fn say_all(farewells: Vec<FinalReply>) -> Result<(), DaemonError> {
+pub(super) async fn send_all(farewells: Vec<FinalReply>) -> Result<(), DaemonError> {
     let mut said = Ok(());
     for farewell in farewells {
         said = said.and(farewell.say().await);
@@ -59,7 +59,7 @@ impl FinalReply {
 }
 
 /// Answers the requests of one connection.
-pub(super) async fn converse(
+pub(super) async fn serve_connection(
     stream: UnixStream,
     mounted: Arc<impl Mounted>,
     (endings, turns): (Endings, Arc<Turns>),
@@ -173,7 +173,7 @@ fn pass(halves: Halves, work: impl FnOnce(&Line) -> io::Result<()> + Send + 'sta
 /// Sends a snapshot.
 fn send(
     request: SendRequest,
-    turn: Result<Option<Turn>, Crowded>,
+    turn: Result<Option<Turn>, QueueFull>,
     halves: Halves,
     mounted: Arc<impl Mounted>,
 ) {
@@ -193,7 +193,7 @@ fn send(
 /// Receives a snapshot, whose stream starts with `first`.
 fn receive(
     request: ReceiveRequest,
-    (caller, turn): (Caller, Result<Option<Turn>, Crowded>),
+    (caller, turn): (Caller, Result<Option<Turn>, QueueFull>),
     (halves, first): (Halves, Vec<u8>),
     mounted: Arc<impl Mounted>,
 ) {

@@ -23,7 +23,7 @@ pub(super) struct EndingThreads {
 
 /// How long devices may be idle during a forced end: a device with a bad sector may take a minute
 /// over it.
-pub(super) const SILENCE: Duration = Duration::from_secs(60);
+pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 impl EndingThreads {
     /// Threads for ends; a forced one abandons the pool once its devices are idle this long.

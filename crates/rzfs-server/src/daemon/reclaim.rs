@@ -7,7 +7,7 @@
 use rustix::process::configure_io_flusher_behavior;
 
 /// Keeps all threads started from now on from waiting for pages to be written.
-pub(crate) fn wait_for_no_pages() {
+pub(crate) fn set_io_flusher() {
     if let Err(error) = configure_io_flusher_behavior(true) {
         // This takes CAP_SYS_RESOURCE, which containers and ordinary users do not have.
         tracing::debug!(%error, "programs that write through mappings can starve this process");

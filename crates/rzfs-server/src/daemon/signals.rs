@@ -16,7 +16,7 @@ pub(super) const LAST_PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The system refuses.
-pub(crate) fn let_through() -> io::Result<()> {
+pub(crate) fn unblock_signals() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 

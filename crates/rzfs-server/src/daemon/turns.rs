@@ -38,7 +38,7 @@ pub(super) type Turn = OwnedSemaphorePermit;
 /// The waiting room is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("too many commands wait for the pool")]
-pub(super) struct Crowded;
+pub(super) struct QueueFull;
 
 impl Queue {
     fn new(turns: usize, places: usize) -> Self {
@@ -49,12 +49,12 @@ impl Queue {
     ///
     /// # Errors
     /// Too many wait already.
-    pub(super) async fn turn(&self) -> Result<Turn, Crowded> {
+    pub(super) async fn turn(&self) -> Result<Turn, QueueFull> {
         if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
             return Ok(turn);
         }
-        let _place = self.places.try_acquire().map_err(|_| Crowded)?;
-        Arc::clone(&self.turns).acquire_owned().await.map_err(|_| Crowded)
+        let _place = self.places.try_acquire().map_err(|_| QueueFull)?;
+        Arc::clone(&self.turns).acquire_owned().await.map_err(|_| QueueFull)
     }
 }
 

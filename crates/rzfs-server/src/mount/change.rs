@@ -12,7 +12,7 @@ mod several;
 mod snapshots;
 mod sweep;
 
-pub(super) use mounts::{Ended, all_taken_back as taken_back, end_all as end_mounts};
+pub(super) use mounts::{Ended, all_restored as taken_back, end_all as end_mounts};
 pub(super) use pool::{ByPath, plan_add, set_on};
 pub(super) use receiving::{Arrivals, Ended as EndedArrival};
 pub(super) use sweep::observe as observe_sweeps;

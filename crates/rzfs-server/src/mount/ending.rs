@@ -114,7 +114,7 @@ pub(super) fn not_ended(manner: Disposition, pool: &str, reason: &str) -> Refusa
 }
 
 /// The refusal for a pool that stays open as an ended mount of it is still in use elsewhere.
-pub(super) fn had_elsewhere(manner: Disposition, pool: &str) -> Refusal {
+pub(super) fn busy_elsewhere(manner: Disposition, pool: &str) -> Refusal {
     let Refusal { message, .. } = not_ended(manner, pool, "pool is busy");
     let verb = manner.verb();
     let advice = format!(

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// File systems of a read-only pool, as long as they are in use.
 #[derive(Debug, Default)]
-pub(super) struct FixedFileSystems(Mutex<Known>);
+pub(super) struct ReadOnlyFileSystems(Mutex<Known>);
 
 type Known = Vec<(ObjsetName, Weak<FileSystem>)>;
 
-impl FixedFileSystems {
+impl ReadOnlyFileSystems {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

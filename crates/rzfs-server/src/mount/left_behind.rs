@@ -24,7 +24,7 @@ impl LeftBehind {
     }
 
     /// Whether this file system can still be changed through it.
-    pub(super) fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
+    pub(super) fn is_still_used_with(&self, files: &Arc<LiveFileSystem>) -> bool {
         self.had(files) && self.is_reachable()
     }
 

@@ -2,7 +2,7 @@
 
 use super::change::{self, Arrivals, Ended, EndedArrival};
 use super::contents::{Contents, Lifetime};
-use super::ending::{PATIENCE, given_up, had_elsewhere, not_ended};
+use super::ending::{PATIENCE, busy_elsewhere, given_up, not_ended};
 use super::events::Events;
 use super::locked::locked;
 use super::mounter::{Mounter, Plans};
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Why no stream can begin.
-const ABOUT_TO_GO: &str = "somebody is exporting or destroying the pool";
+const POOL_CLOSING: &str = "somebody is exporting or destroying the pool";
 
 /// An open pool.
 ///
@@ -124,7 +124,7 @@ impl MountedPool {
             open.write_everything(ending.manner)?;
         }
         let in_use = if ending.force { InUse::Detach } else { InUse::Refuse };
-        let is_busy = || had_elsewhere(ending.manner, &open.contents.name());
+        let is_busy = || busy_elsewhere(ending.manner, &open.contents.name());
         change::end_mounts(&open, in_use, is_busy).map(Some)
     }
 
@@ -286,7 +286,7 @@ impl Mounted for MountedPool {
     fn send(&self, request: &SendRequest, to: &mut dyn Write, line: &Line) -> Option<Answer> {
         let open = self.current()?;
         let Some(_passage) = open.passages.begin(line) else {
-            return Some(Answer::Failed(refusal("cannot send", ABOUT_TO_GO)));
+            return Some(Answer::Failed(refusal("cannot send", POOL_CLOSING)));
         };
         let sending = open.sending(request);
         // An end of the pool does not wait for it.
@@ -310,7 +310,7 @@ impl Mounted for MountedPool {
             Err(reason) => return Some(Answer::Failed(refusal("cannot receive", reason))),
         };
         let Some(_passage) = open.passages.begin(line) else {
-            return Some(Answer::Failed(refusal("cannot receive", ABOUT_TO_GO)));
+            return Some(Answer::Failed(refusal("cannot receive", POOL_CLOSING)));
         };
         drop(open);
         let said = self.receive_all(&pool, request, from, line)?;

@@ -4,7 +4,7 @@ mod restrictions;
 
 use super::contents::Lifetime;
 use super::dataset_mount::{DatasetMount, Graft};
-use super::fixed::FixedFileSystems;
+use super::fixed::ReadOnlyFileSystems;
 use super::plan::{Placement, PlannedMount, Site};
 use super::refusal::SUSPENDED;
 use super::snapshots::LiveSnapshots;
@@ -89,7 +89,7 @@ pub(super) struct Mounter {
     /// The connections of all mounts that it has made.
     connections: Connections,
     /// The file systems of a read-only pool.
-    fixed: FixedFileSystems,
+    fixed: ReadOnlyFileSystems,
     while_mounted: Weak<dyn Any + Send + Sync>,
 }
 
@@ -118,13 +118,13 @@ impl Mounter {
             lifetime,
             nesting: Nesting::possible(),
             connections: Connections::default(),
-            fixed: FixedFileSystems::default(),
+            fixed: ReadOnlyFileSystems::default(),
             while_mounted: Arc::downgrade(while_mounted),
         })
     }
 
     /// The file systems of a read-only pool.
-    pub(super) const fn fixed(&self) -> &FixedFileSystems {
+    pub(super) const fn fixed(&self) -> &ReadOnlyFileSystems {
         &self.fixed
     }
 
@@ -294,7 +294,7 @@ impl Mounter {
                 }
             }
         }
-        let is_left = file_system.live().is_some_and(|live| table.is_left_with(live));
+        let is_left = file_system.live().is_some_and(|live| table.is_still_used_with(live));
         if self.nesting == Nesting::Mounts && is_left && self.is_suspended() {
             // It may need writing first.
             return Err(NotMounted::as_of(name)(SUSPENDED));

@@ -350,7 +350,8 @@ impl Open {
         names: impl IntoIterator<Item = &'a str>,
     ) {
         let Some(pool) = self.contents.writable() else { return };
-        let is_left = |name| pool.files_in_use(name).is_some_and(|one| table.is_left_with(&one));
+        let is_left =
+            |name| pool.files_in_use(name).is_some_and(|one| table.is_still_used_with(&one));
         let unused = names.into_iter().filter(|name| !is_left(name));
         unused.for_each(|name| pool.close_file_system(name));
     }

@@ -22,7 +22,7 @@ pub(super) fn refusal(error: &MountError) -> Refusal {
 pub(super) fn is_stuck(error: &MountError, inner: &[MountError]) -> bool {
     match error.is_in_use() {
         true => inner.iter().any(|one| one.directory().starts_with(error.directory())),
-        false => !error.is_momentary(),
+        false => !error.is_transient(),
     }
 }
 

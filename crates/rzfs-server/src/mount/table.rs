@@ -77,7 +77,7 @@ pub(super) struct MountTable {
 #[derive(Clone, Copy, Debug)]
 struct Patience {
     /// Until it is unreachable.
-    until_nobodys: Duration,
+    until_unreachable: Duration,
     /// Until the directory made for it is removed.
     removal: Duration,
     /// For its last replies.
@@ -278,12 +278,12 @@ impl MountTable {
         let plans = one.plans();
         let patience = match in_use {
             InUse::Refuse => Patience {
-                until_nobodys: DETACHED_PATIENCE,
+                until_unreachable: DETACHED_PATIENCE,
                 removal: REMOVAL_PATIENCE,
                 answers: PATIENCE,
             },
             InUse::Detach => Patience {
-                until_nobodys: DETACHED_PATIENCE,
+                until_unreachable: DETACHED_PATIENCE,
                 removal: FORCED_REMOVAL_PATIENCE,
                 answers: DETACHED_PATIENCE,
             },
@@ -317,7 +317,7 @@ impl MountTable {
         // One wait for all of them.
         waited(DETACHED_PATIENCE, || ended.iter().all(|one| !one.mount.is_reachable()));
         let patience = Patience {
-            until_nobodys: Duration::ZERO,
+            until_unreachable: Duration::ZERO,
             removal: FORCED_REMOVAL_PATIENCE,
             answers: Duration::ZERO,
         };
@@ -330,7 +330,8 @@ impl MountTable {
         self.left_behind = left;
         self.remove_all(gone.iter().filter_map(|one| one.made.clone()).collect());
         let files = gone.iter().flat_map(|one| &one.files).filter_map(Weak::upgrade);
-        let files = files.filter(|files| !self.is_mounted(files) && !self.is_left_with(files));
+        let files =
+            files.filter(|files| !self.is_mounted(files) && !self.is_still_used_with(files));
         Forgotten { names, files: files.collect() }
     }
 
@@ -365,13 +366,13 @@ impl MountTable {
     }
 
     /// Whether an ended mount of this file system is still in use.
-    pub(super) fn is_left_with(&self, files: &Arc<LiveFileSystem>) -> bool {
-        self.left_behind.iter().any(|one| one.is_left_with(files))
+    pub(super) fn is_still_used_with(&self, files: &Arc<LiveFileSystem>) -> bool {
+        self.left_behind.iter().any(|one| one.is_still_used_with(files))
     }
 
     /// The ended mounts of a file system that are still in use.
     fn left_with(&self, files: &Arc<LiveFileSystem>) -> impl Iterator<Item = &Mount> {
-        let all = self.left_behind.iter().filter(|one| one.is_left_with(files));
+        let all = self.left_behind.iter().filter(|one| one.is_still_used_with(files));
         all.filter_map(|one| one.mount.as_ref())
     }
 
@@ -399,7 +400,7 @@ impl MountTable {
     }
 
     /// Whether an ended mount is still in use.
-    pub(super) fn is_had_elsewhere(&self) -> bool {
+    pub(super) fn is_in_use_elsewhere(&self) -> bool {
         self.left_behind.iter().any(LeftBehind::is_reachable)
     }
 
@@ -430,12 +431,12 @@ impl MountTable {
     fn finish(&mut self, one: DatasetMount, patience: Patience) -> Option<PathBuf> {
         let directory = one.directory();
         let DatasetMount { mount, mut made, .. } = one;
-        let is_nobodys = waited(patience.until_nobodys, || !mount.is_reachable());
-        if is_nobodys && let Some(made) = made.take() {
+        let is_unreachable = waited(patience.until_unreachable, || !mount.is_reachable());
+        if is_unreachable && let Some(made) = made.take() {
             self.remove(made, patience.removal);
         }
-        let place = (!is_nobodys).then(|| directory.clone());
-        match is_nobodys && waited(patience.answers, || mount.is_finished()) {
+        let place = (!is_unreachable).then(|| directory.clone());
+        match is_unreachable && waited(patience.answers, || mount.is_finished()) {
             true => mount.abandon(),
             false => {
                 let files = mount.live_file_systems().iter().map(Arc::downgrade).collect();

@@ -11,7 +11,7 @@ pub type Pair = (String, String);
 /// Treatment of snapshots that are taken while their dataset is being destroyed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Newcomers {
+pub enum ConcurrentSnapshots {
     /// The dataset stays with them.
     Keep,
     /// They are destroyed with it.
@@ -31,7 +31,7 @@ pub enum Change {
         /// Detach mounts in use.
         force: bool,
         /// Treatment of their snapshots that are not named.
-        newcomers: Newcomers,
+        newcomers: ConcurrentSnapshots,
     },
     /// Take snapshots together: all of them, or none.
     Snapshot {

@@ -23,7 +23,7 @@ pub(super) struct Failures {
     /// Metadata reported by the verifier since the last report of the walk's errors.
     reported: HashSet<Bookmark>,
     /// Errors of the walk, held back until the verifier has reported its own.
-    unwalked: Vec<DmuError>,
+    walk_failures: Vec<DmuError>,
 }
 
 impl Failures {
@@ -45,14 +45,14 @@ impl Failures {
 
     /// Records a failure of the walk. Returns whether it is time to [report](Self::report_unwalked)
     /// them.
-    pub(super) fn unwalked(&mut self, error: DmuError) -> bool {
-        self.unwalked.push(error);
-        self.unwalked.len() >= MAX_WAITING
+    pub(super) fn walk_failures(&mut self, error: DmuError) -> bool {
+        self.walk_failures.push(error);
+        self.walk_failures.len() >= MAX_WAITING
     }
 
     /// Reports failures of the walk alone, once all blocks so far are verified.
     pub(super) fn report_unwalked(&mut self, session: &mut Session<'_>) {
-        for error in std::mem::take(&mut self.unwalked) {
+        for error in std::mem::take(&mut self.walk_failures) {
             let (errno, text) = match &error {
                 DmuError::Block { bookmark, .. } if self.reported.contains(bookmark) => continue,
                 DmuError::Block { bookmark, source } => {

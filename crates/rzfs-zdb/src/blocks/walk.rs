@@ -222,7 +222,7 @@ impl Visitor for Walk<'_, '_, '_, '_> {
     }
 
     fn damage(&mut self, error: DmuError) -> ControlFlow<()> {
-        if self.failures.unwalked(error) {
+        if self.failures.walk_failures(error) {
             if let Some(verifier) = &mut self.verifier {
                 verifier.catch_up();
             }

@@ -86,7 +86,7 @@ impl EncryptionProperties {
             None if has_any => Err(EncryptionProblem::NoKeyFormat.into()),
             None => Ok(None),
             Some(KeyFormat::Raw | KeyFormat::Hex) if self.iterations.is_some() => {
-                Err(SettingError::IterationsOfNothing)
+                Err(SettingError::IterationsWithoutPassphrase)
             }
             Some(format) => Ok(Some((format, self.location.as_deref().unwrap_or("prompt")))),
         }

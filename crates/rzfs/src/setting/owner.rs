@@ -109,7 +109,7 @@ impl OwnerProperty {
         match word {
             "none" => Ok(None),
             word => match parse_size(word)? {
-                0 => Err(SettingError::UseNone("userquota/groupquota/projectquota".to_owned())),
+                0 => Err(SettingError::ZeroLimit("userquota/groupquota/projectquota".to_owned())),
                 quota => Ok(Some(quota)),
             },
         }

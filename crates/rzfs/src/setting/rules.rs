@@ -31,7 +31,7 @@ pub(super) fn stored(property: DatasetProperty, word: &str) -> Result<ZapValue, 
 fn count(property: DatasetProperty, word: &str) -> Result<u64, SettingError> {
     let number = parse_size(word)?;
     if number == 0 && matches!(property, DatasetProperty::Quota | DatasetProperty::RefQuota) {
-        return Err(SettingError::UseNone("quota/refquota".to_owned()));
+        return Err(SettingError::ZeroLimit("quota/refquota".to_owned()));
     }
     let name = property.name().to_owned();
     match (property.values().check(number), property.values()) {

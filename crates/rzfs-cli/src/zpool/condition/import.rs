@@ -16,7 +16,7 @@ const UPGRADE: &str = "The pool can be imported using its name or numeric identi
 
 /// The prospects of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outlook {
+pub(crate) enum ImportProspect {
     /// The pool would be imported with all of its devices.
     Whole,
     /// It would succeed with the other devices.
@@ -31,13 +31,13 @@ pub(crate) enum Outlook {
 
 /// The texts for a pool that was found. `action` applies to pools whose condition requires no
 /// message.
-pub(crate) fn for_import(status: PoolStatus, outlook: Outlook) -> Explanation {
+pub(crate) fn for_import(status: PoolStatus, outlook: ImportProspect) -> Explanation {
     let action = match outlook {
-        Outlook::Whole => BY_NAME,
-        Outlook::Degraded => DESPITE,
-        Outlook::WithoutLogs => WITHOUT_LOGS,
-        Outlook::Destroyed => DESTROYED,
-        Outlook::Refused => DAMAGED,
+        ImportProspect::Whole => BY_NAME,
+        ImportProspect::Degraded => DESPITE,
+        ImportProspect::WithoutLogs => WITHOUT_LOGS,
+        ImportProspect::Destroyed => DESTROYED,
+        ImportProspect::Refused => DAMAGED,
     };
     let said = match status {
         PoolStatus::Healthy | PoolStatus::Failing | PoolStatus::CorruptData => None,

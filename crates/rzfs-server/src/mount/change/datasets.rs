@@ -6,7 +6,7 @@ use super::problem::{Problem, reason};
 use super::several::not_destroyed;
 use crate::mount::open::Open;
 use crate::mount::refusal::{refusal, unopened};
-use crate::protocol::{self, Newcomers, Pair, Refusal};
+use crate::protocol::{self, ConcurrentSnapshots, Pair, Refusal};
 use crate::request::Choice;
 use rzfs::setting::{NewDatasetProperties, SettingError};
 use rzfs::{Pool, Secret, WritablePool};
@@ -152,7 +152,7 @@ pub(super) fn destroy(
     open: &Open,
     names: &[String],
     force: bool,
-    newcomers: Newcomers,
+    newcomers: ConcurrentSnapshots,
 ) -> Result<Vec<String>, Refusal> {
     let cannot = |name: &str, error: &dyn std::fmt::Display| {
         refusal(format_args!("cannot destroy '{name}'"), error)
@@ -200,10 +200,14 @@ pub(super) fn destroy(
 }
 
 /// Destroys a file system or volume, with concurrently taken snapshots of it if requested.
-fn destroy_head(pool: &WritablePool, name: &str, newcomers: Newcomers) -> Result<(), ChangeError> {
+fn destroy_head(
+    pool: &WritablePool,
+    name: &str,
+    newcomers: ConcurrentSnapshots,
+) -> Result<(), ChangeError> {
     for _ in 0..MOST_NEWCOMERS {
         match pool.live().destroy_dataset(name) {
-            Err(ChangeError::HasSnapshots { .. }) if newcomers == Newcomers::Destroy => {}
+            Err(ChangeError::HasSnapshots { .. }) if newcomers == ConcurrentSnapshots::Destroy => {}
             destroyed => return destroyed,
         }
         let snapshots = pool.live().dataset_tree()?.open(name)?.snapshots()?;
@@ -231,8 +235,9 @@ fn left_with<'a>(
     table: &MountTable,
     names: &'a [String],
 ) -> Option<&'a String> {
-    let is_left =
-        |name: &&String| pool.files_in_use(name).is_some_and(|files| table.is_left_with(&files));
+    let is_left = |name: &&String| {
+        pool.files_in_use(name).is_some_and(|files| table.is_still_used_with(&files))
+    };
     names.iter().find(is_left)
 }
 

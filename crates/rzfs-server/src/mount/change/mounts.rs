@@ -219,7 +219,7 @@ pub(in crate::mount) fn end_all(
 ) -> Result<Ended, Refusal> {
     let mut table = open.table_at_the_end();
     open.forget_finished(&mut table);
-    if in_use == InUse::Refuse && table.is_had_elsewhere() {
+    if in_use == InUse::Refuse && table.is_in_use_elsewhere() {
         return Err(pool_is_busy());
     }
     let mut unmounted = table.unmount_all(in_use);
@@ -234,7 +234,7 @@ pub(in crate::mount) fn end_all(
 }
 
 /// Restores the mounts that [`end_all`] has ended for a refused operation.
-pub(in crate::mount) fn all_taken_back(
+pub(in crate::mount) fn all_restored(
     open: &Open,
     ended: Vec<PlannedMount>,
     refusal: Refusal,
@@ -313,7 +313,7 @@ pub(super) fn settle(
         let MountsAfterChange { kept, mut placed } =
             aftermath(before, &open.candidates()?, ended, renamed);
         if now_possible == NowPossible::Left {
-            placed.retain(|name| was_mounted.contains(name));
+            placed.retain(|name, _| was_mounted.contains(name));
         }
         let mut planned = open.reopened(kept)?;
         let mut places = open.places(&placed.keys().cloned().collect())?;
@@ -372,13 +372,13 @@ fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> 
         };
         return planned.iter().map(told).collect();
     }
-    let names = planned.iter().flat_map(|one| in_the_way(open, table, one)).collect();
+    let names = planned.iter().flat_map(|one| conflicting_mounts(open, table, one)).collect();
     let mut complaints = Vec::new();
     let made_way = match end(open, table, &names, InUse::Refuse) {
         Ok(ended) => ended,
         Err(refusal) => {
             complaints.push(refusal.message);
-            planned.retain(|one| in_the_way(open, table, one).is_empty());
+            planned.retain(|one| conflicting_mounts(open, table, one).is_empty());
             Vec::new()
         }
     };
@@ -388,12 +388,12 @@ fn carry_out(open: &Open, table: &mut MountTable, mut planned: Vec<Planned>) -> 
         Err(error) => complaints.push(error.to_string()),
     }
     complaints.extend(make(open, table, planned));
-    complaints.extend(bring_back(open, table, made_way, &new));
+    complaints.extend(remount_displaced(open, table, made_way, &new));
     complaints
 }
 
 /// The mounts to be made after, or together with, a planned one.
-fn in_the_way(open: &Open, table: &MountTable, planned: &Planned) -> BTreeSet<String> {
+fn conflicting_mounts(open: &Open, table: &MountTable, planned: &Planned) -> BTreeSet<String> {
     table.below(&planned.1.mountpoint).chain(unfit(open, table, planned)).collect()
 }
 
@@ -410,7 +410,7 @@ fn unfit(open: &Open, table: &MountTable, planned: &Planned) -> Option<String> {
 }
 
 /// Restores mounts that `made_way` for `new` ones and could not be made with them.
-fn bring_back(
+fn remount_displaced(
     open: &Open,
     table: &mut MountTable,
     made_way: Vec<PlannedMount>,

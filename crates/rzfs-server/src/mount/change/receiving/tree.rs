@@ -10,7 +10,7 @@ use super::wording::cannot;
 use crate::mount::change::datasets::{self, RenamedMounts, Renaming};
 use crate::mount::change::snapshots;
 use crate::mount::open::Open;
-use crate::protocol::{Newcomers, ReceiveRequest, Refusal, TreeChange, TreeReport};
+use crate::protocol::{ConcurrentSnapshots, ReceiveRequest, Refusal, TreeChange, TreeReport};
 use rzfs::WritablePool;
 use rzfs_dsl::dataset::{Dataset, DatasetError};
 use rzfs_format::Guid;
@@ -96,9 +96,12 @@ impl Adjustment<'_> {
             TreeChange::Destroy { name } if name.contains('@') => {
                 snapshots::destroy(open, std::slice::from_ref(name), false)
             }
-            TreeChange::Destroy { name } => {
-                datasets::destroy(open, std::slice::from_ref(name), force, Newcomers::Keep)
-            }
+            TreeChange::Destroy { name } => datasets::destroy(
+                open,
+                std::slice::from_ref(name),
+                force,
+                ConcurrentSnapshots::Keep,
+            ),
             TreeChange::Rename { from, to } => match to.split_once('@') {
                 Some((_, last)) => snapshots::rename(open, std::slice::from_ref(from), last),
                 None => {
