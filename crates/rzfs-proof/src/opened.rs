@@ -3,6 +3,7 @@
 use crate::view::record;
 use crate::{ProofError, Shape};
 use rzfs_blockdev::{Access, BlockDevice, FileIdentity, OpenOptions};
+use rzfs_clock::Clock;
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_dsl::Pool;
 use rzfs_dsl::dataset::property::DatasetProperty;
@@ -24,7 +25,7 @@ use rzfs_vdev::label::NewLabel;
 use rzfs_vdev::{TreeOptions, VdevKind, VdevTree};
 use rzfs_zpl::live::{
     DatasetSpace, DnodeSize, LiveFileSystem, LiveOptions, NewFileSystem, SpaceDemand, SpaceRefusal,
-    SystemClock, UnboundedSpace, WallClock, XattrStore, replay_volume,
+    UnboundedSpace, WallClock, XattrStore, replay_volume,
 };
 use rzfs_zpl::{FileSystem, FileSystemOptions, SpaceUse, ZplError};
 use std::collections::BTreeMap;
@@ -68,7 +69,7 @@ impl Default for Settings {
         Self {
             pool: PoolOptions::default(),
             environment: Arc::new(SystemEnvironment::new(host)),
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(Clock::system()),
             bounds: Bounds::Devices,
             keys: Vec::new(),
         }

@@ -64,7 +64,7 @@ pub use creation::{NewFile, NewKind};
 pub use file_system::LiveFileSystem;
 pub use new_file_system::NewFileSystem;
 pub use options::{
-    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, Overrides, SyncMode, SystemClock,
+    AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, Overrides, SyncMode,
     UnboundedSpace, WallClock, XattrStore,
 };
 pub use raising::{NotRaised, raise_version};

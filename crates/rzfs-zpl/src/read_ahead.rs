@@ -63,8 +63,15 @@ impl ReadAhead {
     /// # Errors
     /// The system has no more threads.
     pub fn start(threads: usize) -> Result<Arc<Self>, ZplError> {
+        Self::start_by(Clock::system(), threads)
+    }
+
+    /// The same, by the clock of a pool.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub fn start_by(clock: Clock, threads: usize) -> Result<Arc<Self>, ZplError> {
         let shared = Arc::new(Shared { queue: Mutex::default(), ready: Condvar::new() });
-        let clock = Clock::system();
         let mut this = Self { shared, threads: Vec::with_capacity(threads), clock };
         for number in 0..threads {
             let shared = Arc::clone(&this.shared);

@@ -75,12 +75,13 @@ impl WritablePool {
     pub(crate) fn new(live: LivePool, environment: Arc<dyn Environment>) -> Self {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         let none = |error: &_| tracing::warn!(%error, "nothing is read ahead");
+        let read_ahead = ReadAhead::start_by(environment.clock(), threads).inspect_err(none).ok();
         Self {
             live,
             environment,
             alternate_root: None,
             caches: FileCaches::default(),
-            read_ahead: ReadAhead::start(threads).inspect_err(none).ok(),
+            read_ahead,
             file_systems: Mutex::default(),
         }
     }
@@ -159,7 +160,8 @@ impl WritablePool {
         let mut reading = FileSystemOptions::of_dataset(dataset, pool.version())?;
         reading.caches = self.caches.clone();
         reading.read_ahead.clone_from(&self.read_ahead);
-        let options = LiveOptions::new(reading, self.environment.random());
+        let clock = Arc::new(self.environment.clock());
+        let options = LiveOptions { clock, ..LiveOptions::new(reading, self.environment.random()) };
         let files = LiveFileSystem::open_dataset(&self.live, live, options)?;
         files.drain_unlinked()?;
         Ok(files)

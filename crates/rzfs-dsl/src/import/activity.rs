@@ -39,12 +39,18 @@ pub trait Clock: Send + Sync {
 }
 
 /// The system's time, and chance from its hash seeds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
+#[derive(Clone, Debug)]
+pub struct SystemClock(rzfs_clock::Clock);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(rzfs_clock::Clock::system())
+    }
+}
 
 impl Clock for SystemClock {
     fn sleep(&self, time: Duration) -> Wait {
-        rzfs_clock::Clock::system().sleep(time);
+        self.0.sleep(time);
         Wait::Elapsed
     }
 

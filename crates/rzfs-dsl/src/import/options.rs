@@ -118,7 +118,7 @@ impl Default for ImportOptions {
             labels: LabelTrust::Verified,
             verification: LoadVerification::default(),
             tunables: Tunables::default(),
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(SystemClock::default()),
             injector: None,
         }
     }

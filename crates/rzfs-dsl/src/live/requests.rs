@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rzfs_dmu::txg::{OpenTx, Stopped, TxgEngine};
 use rzfs_format::Txg;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What came of a request, once the syncing thread has dealt with it.
 pub(crate) type Answer<T> = Arc<Mutex<Option<Result<T, ChangeError>>>>;
@@ -87,9 +87,10 @@ impl<R> Requests<R> {
             waiting.requests.retain(|(_, one, _)| *one != ticket);
             before - waiting.requests.len()
         };
-        let start = Instant::now();
-        while before == 0 && answer.lock().is_none() && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(1));
+        let clock = self.engine.clock();
+        let start = clock.now();
+        while before == 0 && answer.lock().is_none() && clock.now() - start < PATIENCE {
+            clock.sleep(Duration::from_millis(1));
         }
     }
 

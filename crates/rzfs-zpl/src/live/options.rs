@@ -3,6 +3,7 @@
 
 use crate::options::FileSystemOptions;
 use crate::sync::Arc;
+use rzfs_clock::Clock;
 use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_dsl::live::{SpaceDemand, SpaceRefusal, SpaceUse};
 use rzfs_format::dnode::SLOT_SIZE;
@@ -10,7 +11,6 @@ use rzfs_format::znode::Timestamp;
 use rzfs_format::{BlockPointer, Txg};
 use rzfs_tunables::Tunables;
 use std::fmt::Debug;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Tells the time.
 pub trait WallClock: Debug + Send + Sync {
@@ -18,18 +18,12 @@ pub trait WallClock: Debug + Send + Sync {
     fn now(&self) -> Timestamp;
 }
 
-/// The clock of the operating system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl WallClock for SystemClock {
+impl WallClock for Clock {
     fn now(&self) -> Timestamp {
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => Timestamp {
-                seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-                nanoseconds: since.subsec_nanos(),
-            },
-            Err(_) => Timestamp::default(),
+        let since = self.since_1970();
+        Timestamp {
+            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: since.subsec_nanos(),
         }
     }
 }
@@ -190,7 +184,7 @@ impl LiveOptions {
             dnode_size: DnodeSize::LEGACY,
             changes: Changes::Allowed,
             overrides: Overrides::default(),
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(Clock::system()),
             space: Arc::new(UnboundedSpace),
             fallocate_reserve_percent: Tunables::default().zfs_fallocate_reserve_percent,
             seed,
