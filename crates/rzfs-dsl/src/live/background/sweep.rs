@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! LivePool::sweep ── task: state of the leaf ──> a thread for each leaf
-//!                                                  part of a metaslab rests, the device works on it
+//!                                                  LivePool::sweep ── task: state of the leaf ──>
+//!                                                  a thread for each leaf
 //! every txg ── task: how far the thread is         ... and so on to the end of the leaf
 //!                                                task: complete
 //! ```
-//! A sweep that is active when the pool is left goes on when it is opened again, where it was
-//! when the last txg was synced.
+//! A sweep that is active at export continues after the next import, where it was when the last txg
+//! was synced.
 
 mod news;
 mod order;
