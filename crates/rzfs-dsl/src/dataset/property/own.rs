@@ -37,7 +37,7 @@ impl Dataset {
         let (mut own, mut seen) = (Vec::new(), BTreeSet::new());
         for entry in mos.entries(zap)? {
             let name = entry.key.as_name().and_then(|name| std::str::from_utf8(name).ok());
-            // A `$` starts a qualifier of the value; a name that begins with it belongs to no property.
+            // A `$` starts a qualifier of the value; a name that begins with it is no property.
             let name = name.and_then(|name| name.split('$').next());
             let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
             if !seen.insert(name.to_owned()) {

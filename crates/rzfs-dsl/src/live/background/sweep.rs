@@ -3,8 +3,7 @@
 //!
 //! ```text
 //! LivePool::sweep ── task: state of the leaf ──> a thread for each leaf
-//!                                                  LivePool::sweep ── task: state of the leaf ──>
-//!                                                  a thread for each leaf
+//!                                                  part of a metaslab rests, the device works on it
 //! every txg ── task: how far the thread is         ... and so on to the end of the leaf
 //!                                                task: complete
 //! ```

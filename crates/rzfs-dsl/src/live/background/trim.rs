@@ -3,8 +3,7 @@
 //!
 //! ```text
 //! sync: txg is durable ── every few txgs ──> trimmer: ranges that can be allocated again
-//!                                              sync: txg is durable ── every few txgs ──> trimmer:
-//!                                              ranges that can be allocated again
+//!                                              the metaslab rests, the device discards
 //! ```
 
 use super::sweep::Sweeps;

@@ -4,8 +4,8 @@
 //! records:  | CREATE | WRITE of 300 KiB                        | SETATTR |
 //! blocks:   | CREATE | WRITE | ──> | WRITE        | ──> | WRITE | SETATTR |
 //! ```
-//! The length of a block is fixed at allocation; the size of the next one is chosen when its pointer
-//! is written, so that the remaining records fit if possible. Only writes are split.
+//! The length of a block is fixed at allocation; the size of the next one is chosen when its
+//! pointer is written, so that the remaining records fit if possible. Only writes are split.
 
 use bytes::Bytes;
 use rzfs_format::zil::{CHAIN_SIZE, WRITE_HEADER_SIZE, WriteHeader, stamp};
