@@ -188,8 +188,7 @@ pub struct VdevTree {
     pub(crate) by_guid: HashMap<Guid, NodeId>,
     options: TreeOptions,
     pub(crate) labels: Arc<LabelState>,
-    /// Held while deciding that a vdev can do without a leaf's unconfirmed writes, and dropping
-    /// them.
+    /// Held while checking that unconfirmed writes of a leaf are dispensable, and dropping them.
     pub(crate) giving_up: Arc<Mutex<()>>,
 }
 

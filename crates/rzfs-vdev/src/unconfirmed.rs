@@ -23,9 +23,8 @@
 //! A write counts as kept before it is sent: one in progress while a flush fails may have been lost
 //! with it. Kept blocks share their bytes.
 //!
-//! One thread at a time flushes a leaf; callers that arrive meanwhile share the next flush.
-//! Concurrent ones could not be distinguished: of two flushes of one file, Linux reports a loss to
-//! only one.
+//! One thread at a time flushes a leaf; callers that arrive meanwhile share the next flush. Of two
+//! concurrent flushes of one file, Linux reports a loss to only one.
 
 mod witness;
 
@@ -277,8 +276,7 @@ pub(crate) struct FlushLead<'a> {
 }
 
 impl Unconfirmed {
-    /// Starts a run: [`Self::end`] must be called when none of its writes is in progress any
-    /// longer.
+    /// Starts a run: [`Self::end`] must be called when none of its writes is in progress.
     pub(crate) fn begin(&self) -> RunId {
         let mut state = self.state.lock();
         state.next_run += 1;

@@ -33,8 +33,7 @@ pub struct NewDevice {
     pub kind: VdevKind,
     /// Identifies it among all devices.
     pub identity: FileIdentity,
-    /// Read-only if it is in use by another writer: then it is only good for
-    /// [`VdevSpec::objections`].
+    /// Read-only if it has another writer: then it is only good for [`VdevSpec::objections`].
     ///
     /// [`VdevSpec::objections`]: super::VdevSpec::objections
     pub access: Access,

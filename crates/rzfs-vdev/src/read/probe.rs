@@ -1,5 +1,4 @@
-//! Probing a leaf that had an error, to distinguish a bad sector from a dead device (spec 07,
-//! section 21.1)
+//! Probing a leaf after an error: a bad sector or a dead device? (spec 07, section 21.1)
 
 use crate::health::LeafEvent;
 use crate::leaf::Leaf;

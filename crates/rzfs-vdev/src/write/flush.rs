@@ -384,8 +384,7 @@ impl VdevTree {
         lead.end(answer)
     }
 
-    /// Repeats the kept writes of a leaf, unless its device has become another one, which is
-    /// closed.
+    /// Repeats the kept writes of a leaf. A device that has become another one is closed.
     fn write_again(
         &self,
         id: NodeId,

@@ -38,8 +38,7 @@ pub enum Coverage {
 /// A block on its vdev.
 #[derive(Debug)]
 pub(super) struct BlockLayout {
-    /// Alternatives to read it back, each of which suffices: the sides of a mirror, or the only
-    /// one.
+    /// Alternatives to read it back, each sufficient: the sides of a mirror, or the only one.
     sides: Vec<Side>,
     columns: Vec<Column>,
     /// Why a leaf has missed its part.
