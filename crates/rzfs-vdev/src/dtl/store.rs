@@ -47,7 +47,7 @@ impl VdevTree {
         self.by_guid.get(&vdev).and_then(|id| log(self.node(*id)))
     }
 
-    /// Loads the logs of all leaves. Those that cannot be loaded stay unknown and are returned, with
+    /// Loads the logs of all leaves. Those that cannot be loaded stay unknown and are returned with
     /// the reasons. They must be loaded before anything is repaired.
     pub fn load_dirty_time_logs<R: DtlReader>(&self, reader: &R) -> Vec<(Guid, R::Error)> {
         let mut failures = Vec::new();
