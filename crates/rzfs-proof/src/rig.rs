@@ -121,8 +121,7 @@ impl Rig {
         }
     }
 
-    /// Simulates a power failure while a pool is open: everything not durable is lost, with the
-    /// process.
+    /// Simulates a power failure with an open pool: everything not durable is lost.
     pub fn cut_power(&self, open: OpenPool) {
         self.devices.values().for_each(|device| device.detach());
         open.pool.give_up_waiting();
