@@ -80,9 +80,9 @@ pub struct IoRequest {
 }
 
 /// A device, file, or piece of memory with sectors.
+///
 /// Any offset and length within the size may be read: a device that needs alignment handles that
-/// itself (without a copy when the offset is already aligned).
-/// itself (and does so without a copy when the offset is aligned already). Writes and discards
+/// itself (without a copy when the offset is already aligned). Writes and discards
 /// are of whole logical sectors. A request for no bytes succeeds anywhere within the size.
 pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// The path or other name shown in messages.

@@ -55,7 +55,6 @@ impl Drop for LoopDevice {
 }
 
 /// Opens a device. Other searches for a free loop device briefly claim this one.
-/// moment to see that it is taken.
 fn open(path: &str, backend: Backend, access: Access) -> FileDevice {
     const PATIENCE: Duration = Duration::from_secs(5);
     let engine = EngineOptions { backend, ..EngineOptions::default() };

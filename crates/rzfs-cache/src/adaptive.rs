@@ -164,7 +164,6 @@ impl<V: Weighted> AdaptiveCache<V> {
     }
 
     /// Inserts a block read on demand. An existing one stays: a key stands for one content.
-    /// stands for one content.
     pub fn insert(&self, key: BlockKey, kind: BlockKind, value: V) {
         let key = hashed(key);
         self.lists.admit(key, kind, value);

@@ -6,8 +6,8 @@ use rzfs_format::{Guid, ObjectId};
 
 /// The objects that hold dirty time logs: space maps of txgs in the MOS, that begin at 0, are 2^64
 /// - 1 long and count in ones, with nothing but allocations in them.
+///
 /// Implemented by the layer above, like [`DtlStore`].
-/// The layer above implements it, as it does [`DtlStore`].
 pub trait DtlReader {
     /// The error type.
     type Error;

@@ -3,7 +3,6 @@
 //! Blocks logged after the last txg on disk are free space to that txg. Before anything is
 //! written, all logs are followed; the first txg allocates their blocks and records their extent in
 //! the headers. Then they wait to be replayed. No key is needed for that.
-//! replays them. No key is needed for that.
 
 use crate::dataset::{Dataset, KeyStatus};
 use crate::import::MissingLogs;
