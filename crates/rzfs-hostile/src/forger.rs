@@ -1,5 +1,4 @@
-//! Pools with false contents on disk: blocks are changed while they are written, with right
-//! checksums.
+//! Pools falsified on disk: blocks are changed while they are written, with right checksums.
 //!
 //! The writer of such a pool does not notice: its memory has the right contents. Only the next
 //! reader sees the forged ones, without an injector, so that other programs can be tested too.
