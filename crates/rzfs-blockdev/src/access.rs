@@ -1,12 +1,12 @@
-//! What may be done with a device, and how it is opened.
+//! Access rights of a device, and how it is opened.
 
 use crate::IoOperation;
 use std::io;
 
-/// What may be done with an open device.
+/// Access rights of an open device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {
-    /// Reads only; the system is asked for no more, so nothing can be damaged by mistake.
+    /// Reads only; nothing more is requested from the system, so nothing can be damaged by mistake.
     #[default]
     ReadOnly,
     /// Reads, writes, discards.
@@ -14,7 +14,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Refuses writes and discards on what is open for reading only, with `EROFS`.
+    /// Refuses writes and discards on a read-only device, with `EROFS`.
     pub(crate) fn check(self, operation: &IoOperation) -> io::Result<()> {
         match (self, operation) {
             (

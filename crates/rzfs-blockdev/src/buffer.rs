@@ -19,15 +19,15 @@ impl IoBuffer {
     /// A buffer of `len` zero bytes.
     ///
     /// # Errors
-    /// [`std::io::ErrorKind::OutOfMemory`] when the memory is not to be had.
+    /// [`std::io::ErrorKind::OutOfMemory`] when the memory cannot be allocated.
     pub fn zeroed(len: usize) -> std::io::Result<Self> {
         Ok(Self { pages: zeroed_pages(len.div_ceil(BUFFER_ALIGNMENT))?, len, home: None })
     }
 
-    /// A buffer of `len` bytes that begins with `data`, as much of it as fits; zeros follow.
+    /// A buffer of `len` bytes that begins with as much of `data` as fits, padded with zeros.
     ///
     /// # Errors
-    /// [`std::io::ErrorKind::OutOfMemory`] when the memory is not to be had.
+    /// [`std::io::ErrorKind::OutOfMemory`] when the memory cannot be allocated.
     pub fn padded(data: &[u8], len: usize) -> std::io::Result<Self> {
         let mut buffer = Self::zeroed(len)?;
         let kept = data.len().min(len);
@@ -58,7 +58,7 @@ impl IoBuffer {
         self.len == 0
     }
 
-    /// Forgets what lies beyond `len`; a longer `len` changes nothing.
+    /// Truncates the buffer to `len`; a longer `len` changes nothing.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }

@@ -1,4 +1,4 @@
-//! Where devices put finished requests and callers wait for them.
+//! Queues where devices put finished requests and callers wait for them.
 
 use crate::{DeviceError, IoBuffer};
 use parking_lot::{Condvar, Mutex};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub struct IoCompletion {
     /// The token of the request.
     pub token: u64,
-    /// For reads the filled buffer, for the rest `None`; or what went wrong.
+    /// The filled buffer for reads, `None` for others; or the error.
     pub result: Result<Option<IoBuffer>, DeviceError>,
 }
 
@@ -34,7 +34,7 @@ impl CompletionQueue {
         self.arrived.notify_one();
     }
 
-    /// Adds finished requests, waking who waits once for all of them (for devices).
+    /// Adds finished requests, waking waiters once for all of them (for devices).
     pub fn push_all(&self, completions: impl IntoIterator<Item = IoCompletion>) {
         self.done.lock().extend(completions);
         self.arrived.notify_all();

@@ -1,7 +1,7 @@
-//! Text that somebody else wrote, and that is shown to people.
+//! Displaying text from untrusted sources.
 
-/// A text with `?` in place of every byte that controls a terminal, except those in `kept`: line
-/// ends, where the text may have lines of its own.
+/// Replaces every control character in a text by `?`, except those in `kept`: line ends, where the
+/// text may have several lines.
 #[must_use]
 pub fn without_controls(text: &[u8], kept: &[u8]) -> Vec<u8> {
     let mut shown = text.to_vec();

@@ -18,15 +18,15 @@ pub struct DeviceGeometry {
     pub physical_sector: u32,
 }
 
-/// What to do.
+/// The operation.
 #[derive(Debug)]
 pub enum IoOperation {
     /// Fill the buffer from the device.
     Read(IoBuffer),
     /// Write these bytes.
     Write(Bytes),
-    /// Write these pieces one behind the other, as one write. The device copies what it cannot
-    /// take from where it is; a piece of whole sectors in an [`IoBuffer`] it can.
+    /// Writes these pieces consecutively, as one write. The device copies what it cannot write in
+    /// place; pieces of whole sectors in an [`IoBuffer`] need no copy.
     Gather(Vec<Bytes>),
     /// Make all completed writes durable; the offset does not matter.
     Flush,
@@ -75,42 +75,42 @@ pub struct IoRequest {
     pub token: u64,
     /// Byte offset on the device.
     pub offset: u64,
-    /// What to do.
+    /// The operation.
     pub operation: IoOperation,
 }
 
 /// A device, file, or piece of memory with sectors.
 ///
-/// Any offset and length within the size may be read: a device that needs alignment sees to it
-/// itself (and does so without a copy when the offset is aligned already). Writes and discards
+/// Any offset and length within the size may be read: a device that needs alignment handles that
+/// itself (without a copy when the offset is already aligned). Writes and discards
 /// are of whole logical sectors. A request for no bytes succeeds anywhere within the size.
 pub trait BlockDevice: Send + Sync + fmt::Debug {
-    /// The path or other name that messages show.
+    /// The path or other name shown in messages.
     fn name(&self) -> &str;
 
     /// Size and sector sizes.
     fn geometry(&self) -> DeviceGeometry;
 
     /// A buffer to read into, of undefined content: one that the device fills most cheaply. Best
-    /// for what is soon dropped again.
+    /// for short-lived data.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] when the memory is not to be had.
+    /// [`io::ErrorKind::OutOfMemory`] when the memory cannot be allocated.
     fn buffer(&self, len: usize) -> io::Result<IoBuffer> {
         IoBuffer::zeroed(len)
     }
 
-    /// Starts all requests; each is answered exactly once on `completions`, in any order.
+    /// Starts all requests; each completes exactly once on `completions`, in any order.
     ///
-    /// Never waits for other requests: what does not fit into the device's queue at once stays
-    /// with the device until there is room.
+    /// Never waits for other requests: what does not fit in the device's queue stays with the
+    /// device until there is room.
     fn submit(&self, requests: Vec<IoRequest>, completions: &Arc<CompletionQueue>);
 
-    /// Does one thing and waits for it. Best where nothing else can be done meanwhile: a device may
-    /// do it in the calling thread, so that none has to wake up, neither for it nor after it.
+    /// Performs one operation and waits for it. Best where nothing else can be done meanwhile: a
+    /// device may use the calling thread, which saves waking another one.
     ///
     /// # Errors
-    /// What the completion of such a request would carry.
+    /// The error that the completion of such a request would carry.
     fn perform(
         &self,
         offset: u64,
@@ -121,15 +121,14 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
         completions.wait().result
     }
 
-    /// Whether the system still gets at what was opened, as far as that can be told without
-    /// transfers: reads may be answered from the page cache when the file system of a file has
-    /// gone.
+    /// Whether the opened file is still accessible, as far as that can be determined without
+    /// transfers: reads may come from the page cache when the file system is gone.
     fn is_reachable(&self) -> bool {
         true
     }
 
-    /// Whether it is a file whose last name was removed since it was opened: what is written then
-    /// is gone when the device is.
+    /// Whether it is a file whose last name was removed since it was opened: its contents are lost
+    /// when the device is dropped.
     fn is_deleted(&self) -> bool {
         false
     }
@@ -162,7 +161,7 @@ where
 /// Reads `len` bytes at `offset` and waits for them.
 ///
 /// # Errors
-/// What the device says, or that `len` bytes of memory are not to be had.
+/// The error of the device, or that `len` bytes of memory cannot be allocated.
 pub fn read_exact_at(
     device: &dyn BlockDevice,
     offset: u64,
@@ -180,7 +179,7 @@ pub fn read_exact_at(
     read.ok_or_else(|| fail(io::ErrorKind::UnexpectedEof.into()))
 }
 
-/// Refuses what lies outside the device or, for writes and discards, is not whole sectors.
+/// Refuses requests outside the device or, for writes and discards, not of whole sectors.
 pub(crate) fn check_range(
     geometry: &DeviceGeometry,
     offset: u64,

@@ -1,7 +1,7 @@
-//! What moves the bytes of file devices: one engine for any number of them.
+//! Performs the I/O of file devices: one engine for any number of them.
 //!
 //! A pool may have hundreds of leaves, and a batch of block reads touches many of them. One shared
-//! engine submits such a batch to the kernel at once and has one place where answers arrive; an
+//! engine submits such a batch to the kernel at once and has one place where completions arrive; an
 //! engine for each leaf would cost a thread and a ring per leaf and a wake-up per leaf per batch.
 
 mod portable;
@@ -26,7 +26,7 @@ pub const BACKEND_VARIABLE: &str = "RZFS_IO_BACKEND";
 /// How requests reach the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backend {
-    /// What the environment variable [`BACKEND_VARIABLE`] says; without it io_uring where the
+    /// As set by the environment variable [`BACKEND_VARIABLE`]; by default io_uring where the
     /// kernel allows it, else the portable backend.
     #[default]
     Automatic,
@@ -36,12 +36,12 @@ pub enum Backend {
     Portable,
 }
 
-/// What an [`IoEngine`] is made with.
+/// The options of an [`IoEngine`].
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// How requests reach the kernel.
     pub backend: Backend,
-    /// io_uring: the most requests that the kernel works on at the same time.
+    /// io_uring: maximum number of concurrent requests in the kernel.
     pub queue_depth: u32,
     /// Portable: the most threads, which is also the most requests that the kernel works on at
     /// the same time.
@@ -54,11 +54,11 @@ impl Default for EngineOptions {
     }
 }
 
-/// Moves the bytes of any number of [`FileDevice`](crate::FileDevice)s; clones are the same
+/// Performs the I/O of any number of [`FileDevice`](crate::FileDevice)s; clones share the same
 /// engine.
 ///
-/// When the last device and the last clone have gone, everything that was submitted is answered
-/// first, then the engine's threads end.
+/// When the last device and the last clone are gone, everything submitted is completed first, then
+/// the engine's threads end.
 #[derive(Clone)]
 pub struct IoEngine {
     inner: Arc<Inner>,
@@ -80,8 +80,8 @@ impl IoEngine {
     /// Starts an engine.
     ///
     /// # Errors
-    /// What the system says when no thread can be started, or when [`Backend::IoUring`] is asked
-    /// for and refused; `InvalidInput` when the environment variable says something unknown.
+    /// The system's error when no thread can be started, or when [`Backend::IoUring`] is requested
+    /// and refused; `InvalidInput` for an unknown value of the environment variable.
     pub fn new(options: &EngineOptions) -> io::Result<Self> {
         let backend = match options.backend {
             Backend::Automatic => backend_from(std::env::var_os(BACKEND_VARIABLE).as_deref())?,
@@ -113,7 +113,7 @@ impl IoEngine {
         }
     }
 
-    /// A number that no other file of this engine has.
+    /// A number unique among this engine's files.
     pub(crate) fn next_file_id(&self) -> u64 {
         self.inner.next_file.fetch_add(1, Ordering::Relaxed)
     }
@@ -130,7 +130,7 @@ impl IoEngine {
         }
     }
 
-    /// Lets go of a file that is about to be closed.
+    /// Releases a file that is about to be closed.
     pub(crate) fn forget(&self, file: &OpenFile) {
         match &self.inner.driver {
             Driver::Ring(ring) => ring.forget(file.id()),
@@ -145,7 +145,7 @@ impl fmt::Debug for IoEngine {
     }
 }
 
-/// The backend that the environment asks for.
+/// The backend requested by the environment.
 fn backend_from(variable: Option<&OsStr>) -> io::Result<Backend> {
     match variable.map(OsStr::as_encoded_bytes) {
         None | Some(b"" | b"automatic") => Ok(Backend::Automatic),

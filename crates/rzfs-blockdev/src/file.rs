@@ -15,14 +15,14 @@ use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The most bytes of one batch that are copied from the kernel's page cache on the spot; beyond,
+/// Maximum bytes of one batch copied from the kernel's page cache immediately; beyond that,
 /// submitting would no longer be quick.
 const MAX_INLINE: usize = 1 << 20;
 
-/// What becomes of reads that the kernel's page cache can satisfy without waiting.
+/// How reads are handled that the kernel's page cache can satisfy without waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CachedReads {
-    /// `submit` tries them on the spot, up to 1 MiB in a batch: no thread has to wake up.
+    /// `submit` tries them immediately, up to 1 MiB in a batch: no thread has to wake up.
     #[default]
     Inline,
     /// They go to the engine like all others.
@@ -49,7 +49,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// What may be done with the devices.
+    /// The access rights of the devices.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
@@ -63,21 +63,21 @@ impl OpenOptions {
         self
     }
 
-    /// What becomes of reads that the kernel's page cache can satisfy.
+    /// How reads are handled that the kernel's page cache can satisfy.
     #[must_use]
     pub fn cached_reads(mut self, cached_reads: CachedReads) -> Self {
         self.cached_reads = cached_reads;
         self
     }
 
-    /// Uses an engine that runs already.
+    /// Uses a running engine.
     #[must_use]
     pub fn engine(mut self, engine: IoEngine) -> Self {
         self.engine = Arc::new(Mutex::new(Some(engine)));
         self
     }
 
-    /// What the engine is made with when the first device is opened.
+    /// The options of the engine when the first device is opened.
     #[must_use]
     pub fn engine_options(mut self, options: EngineOptions) -> Self {
         self.engine_options = options;
@@ -104,12 +104,12 @@ pub struct FileDevice {
 impl FileDevice {
     /// Opens a disk, partition or regular file.
     ///
-    /// The size is that of this moment: a file that grows later does not. A device that is opened
-    /// for writing is nobody else's to write until it is dropped.
+    /// The size is that at the time of opening: a file that grows later does not. A device opened
+    /// for writing cannot be written by others until it is dropped.
     ///
     /// # Errors
-    /// What the system says; `ENOTBLK` for anything but a block device or regular file, `EBUSY`
-    /// for one that somebody writes already, `EROFS` for writing one that can only be read.
+    /// The system's error; `ENOTBLK` for anything but a block device or regular file, `EBUSY` for
+    /// one that already has a writer, `EROFS` for writing one that is read-only.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let fail = |source| OpenError::new(path, source);
@@ -119,33 +119,33 @@ impl FileDevice {
         Ok(Self { file: Arc::new(file), engine, cached_reads: options.cached_reads })
     }
 
-    /// Whether reads and writes go around the kernel's page cache.
+    /// Whether reads and writes bypass the kernel's page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.file.is_direct()
     }
 
-    /// What may be done with the device.
+    /// The access rights of the device.
     #[must_use]
     pub fn access(&self) -> Access {
         self.file.access()
     }
 
-    /// What the system says of the file that was opened, whatever has its name by now.
+    /// The metadata of the opened file, whatever has its name by now.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn metadata(&self) -> std::io::Result<Metadata> {
         File::from(self.file.fd().try_clone_to_owned()?).metadata()
     }
 
-    /// The engine that moves the bytes.
+    /// The engine that performs the I/O.
     #[must_use]
     pub fn engine(&self) -> &IoEngine {
         &self.engine
     }
 
-    /// Answers the reads that the page cache can satisfy; gives back what is left to do.
+    /// Completes reads that the page cache can satisfy; returns the others.
     fn read_cached(&self, transfers: Vec<Transfer>) -> Vec<Transfer> {
         let mut budget = MAX_INLINE;
         let mut rest = Vec::new();
@@ -172,7 +172,7 @@ impl FileDevice {
         };
         let mut slices = [IoSliceMut::new(buffer)];
         match rustix::io::preadv2(self.file.fd(), &mut slices, offset, ReadWriteFlags::NOWAIT) {
-            // Nothing at all may mean the end of the file or that the kernel would have to wait;
+            // An empty result may mean the end of the file or that the kernel would have to wait;
             // the engine finds out.
             Ok(0) | Err(_) => Progress::Unfinished(transfer),
             Ok(count) => transfer.advance(Ok(count)),

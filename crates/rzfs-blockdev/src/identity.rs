@@ -1,13 +1,12 @@
-//! What tells a block device or regular file from all others.
+//! The identity of a block device or regular file.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
-/// What tells a block device or regular file from all others: paths that lead to the same one have
-/// the same.
+/// The identity of a block device or regular file: equal for all paths that refer to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FileIdentity {
-    /// A block device, whatever node stands for it.
+    /// A block device, whatever its device node.
     BlockDevice {
         /// Its device number.
         number: u64,
@@ -22,7 +21,7 @@ pub enum FileIdentity {
 }
 
 impl FileIdentity {
-    /// The identity of the file that the system says this of; none if it is of another type.
+    /// The identity of a file with this metadata; `None` if it is of another type.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Option<Self> {
         if metadata.file_type().is_block_device() {

@@ -1,10 +1,10 @@
 //! Block devices with batched, asynchronous I/O.
 //!
-//! A [`BlockDevice`] takes batches of requests and answers on a [`CompletionQueue`], in any order,
-//! each answer carrying the token of its request. Whoever needs a plain blocking read uses
-//! [`read_exact_at`]; everything that is fast hands in many requests and waits once. Who has only
-//! one request, and waits for it, has it done in its own thread ([`BlockDevice::perform`],
-//! [`submit_awaited`]): waking another one and being woken takes longer than many a request.
+//! A [`BlockDevice`] takes batches of requests and completes them on a [`CompletionQueue`], in any
+//! order, each completion carrying the token of its request. For a plain blocking read there is
+//! [`read_exact_at`]; fast code submits many requests and waits once. A single request that is
+//! waited for is performed in the calling thread ([`BlockDevice::perform`], [`submit_awaited`]):
+//! waking another one and being woken takes longer than many a request.
 //!
 //! # Devices
 //! * [`FileDevice`]: a disk, partition or regular file, through an [`IoEngine`]: one io_uring, or

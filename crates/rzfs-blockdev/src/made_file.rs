@@ -1,4 +1,4 @@
-//! Files that are made for devices, and taken away again if nothing comes of them.
+//! Files created for devices, and removed again if they are not used.
 
 use crate::FileIdentity;
 use rustix::fd::OwnedFd;
@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file that was made. Whoever may write a directory on the way to it can have something else at
-/// its path at any time: so it is known by the directory that it was made in.
+/// A created file. A user who may write a directory on its path can replace it at any time, so it
+/// is identified by the directory that it was created in.
 #[derive(Debug)]
 pub struct MadeFile {
     path: PathBuf,
@@ -20,11 +20,11 @@ pub struct MadeFile {
 }
 
 impl MadeFile {
-    /// Makes a sparse file of `size` bytes, which its owner alone may read: whoever may read an image
-    /// may read every file in it, and lock it. There must be nothing at the path.
+    /// Creates a sparse file of `size` bytes, readable by its owner only: a reader of an image
+    /// could read every file in it, and lock it. The path must not exist.
     ///
     /// # Errors
-    /// It cannot be made. One that cannot be that large is taken away again.
+    /// It cannot be created. One that cannot be that large is removed again.
     pub fn create(path: &Path, size: u64) -> io::Result<Self> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
@@ -58,7 +58,7 @@ impl MadeFile {
         self.identity == Some(identity)
     }
 
-    /// Takes it away, unless something else has its name by now.
+    /// Removes it, unless something else has its name by now.
     ///
     /// # Errors
     /// It cannot be removed.

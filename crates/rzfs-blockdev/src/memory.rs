@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Logical and physical sector of a memory device, in bytes.
 const SECTOR: u32 = 512;
 
-/// A device whose content is a piece of memory; answers before `submit` returns.
+/// A device whose content is in memory; completes requests before `submit` returns.
 pub struct MemoryDevice {
     name: Arc<str>,
     access: Access,
@@ -33,7 +33,7 @@ impl MemoryDevice {
         Self { name: name.into(), access, geometry, content: RwLock::new(content) }
     }
 
-    /// A device that can only be read; does not copy bytes that nobody else holds.
+    /// A read-only device; does not copy bytes without other holders.
     #[must_use]
     pub fn from_bytes(name: impl Into<Arc<str>>, content: Bytes) -> Self {
         Self::new(name, content.into(), Access::ReadOnly)

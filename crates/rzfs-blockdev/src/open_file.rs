@@ -36,10 +36,10 @@ pub enum Caching {
 pub struct OpenError {
     /// The device.
     pub path: PathBuf,
-    /// What the system says; `ENOTBLK` for what is no device at all, `EBUSY` where somebody else
-    /// writes the device.
+    /// The system's error; `ENOTBLK` if it is not a device at all, `EBUSY` if it has another
+    /// writer.
     pub source: Arc<io::Error>,
-    /// Who writes the device then, as far as this user can see that.
+    /// The current writers of the device, as far as visible to this user.
     pub holders: Vec<Holder>,
 }
 
@@ -56,7 +56,7 @@ fn described(holders: &[Holder]) -> String {
 }
 
 impl OpenError {
-    /// An error that the system has told.
+    /// An error returned by the system.
     pub fn new(path: &Path, source: impl Into<io::Error>) -> Self {
         let source = source.into();
         let is_busy = source.raw_os_error() == Some(Errno::BUSY.raw_os_error());
@@ -64,13 +64,13 @@ impl OpenError {
         Self { path: path.to_owned(), source: Arc::new(source), holders }
     }
 
-    /// Whether somebody else writes the device, or has it for a purpose of his own.
+    /// Whether the device has another writer, or is used for another purpose.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.errno() == Errno::BUSY.raw_os_error()
     }
 
-    /// Whether the device, or the file system that it is in, can only be read.
+    /// Whether the device, or its file system, is read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.errno() == Errno::ROFS.raw_os_error()
@@ -83,21 +83,21 @@ impl OpenError {
     }
 }
 
-/// An open file or block device with what transfers need to know about it.
+/// An open file or block device with the properties that transfers need.
 pub(crate) struct OpenFile {
     fd: OwnedFd,
-    /// Keeps the claim on the file that a loop device lies on.
+    /// Holds the claim on the file behind a loop device.
     _backing: Option<OwnedFd>,
     name: Arc<str>,
     access: Access,
     geometry: DeviceGeometry,
-    /// What offsets, lengths and addresses of transfers are multiples of; 1 with the page cache.
+    /// Alignment of offsets, lengths and addresses of transfers; 1 with the page cache.
     alignment: u32,
     /// Unique in its engine.
     id: u64,
     /// Whether it is a regular file that had a name when it was opened.
     was_named: bool,
-    /// Whether the device has gone and only requests in flight keep the file.
+    /// Whether the device is gone and only requests in flight keep the file.
     retired: AtomicBool,
 }
 
@@ -161,33 +161,33 @@ impl OpenFile {
         &self.geometry
     }
 
-    /// What offsets, lengths and addresses of transfers must be multiples of: a power of two.
+    /// Alignment of offsets, lengths and addresses of transfers: a power of two.
     pub(crate) fn alignment(&self) -> usize {
         self.alignment as usize
     }
 
-    /// The number that tells this file from all others of its engine.
+    /// The number unique among the files of its engine.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Notes that the device has gone.
+    /// Records that the device is gone.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the device has gone and only requests in flight keep the file.
+    /// Whether the device is gone and only requests in flight keep the file.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// Whether the file system that it is in still knows it: who serves that is asked.
+    /// Whether its file system still knows it: asks the server of the file system.
     pub(crate) fn is_reachable(&self) -> bool {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
         rustix::fs::statx(&self.fd, "", flags, StatxFlags::BASIC_STATS).is_ok()
     }
 
-    /// Whether it is a regular file that has lost its last name since it was opened.
+    /// Whether it is a regular file that lost its last name since it was opened.
     pub(crate) fn is_deleted(&self) -> bool {
         self.was_named && rustix::fs::fstat(&self.fd).is_ok_and(|file| file.st_nlink == 0)
     }
@@ -203,7 +203,7 @@ impl fmt::Debug for OpenFile {
     }
 }
 
-/// The type of an open file, if it is one that can hold a vdev.
+/// The type of an open file, if it can hold a vdev.
 fn file_type(fd: BorrowedFd<'_>) -> io::Result<FileType> {
     check_type(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode))
 }
@@ -216,7 +216,7 @@ fn check_type(found: FileType) -> io::Result<FileType> {
     }
 }
 
-/// Whether a block device can only be read, whatever it was opened for.
+/// Whether a block device is read-only, however it was opened.
 fn is_read_only(device: BorrowedFd<'_>) -> rustix::io::Result<bool> {
     /// `BLKROGET`.
     const GET_READ_ONLY: Opcode = opcode::none(0x12, 94);
@@ -245,8 +245,8 @@ fn sector(size: u32) -> io::Result<u32> {
     if size.is_power_of_two() && size >= 512 { Ok(size) } else { Err(Errno::INVAL.into()) }
 }
 
-/// Makes transfers go around the page cache, if that works with an alignment that buffers have;
-/// gives the alignment.
+/// Makes transfers bypass the page cache, if that works with the alignment of buffers; returns the
+/// alignment.
 fn make_direct(fd: BorrowedFd<'_>, geometry: &DeviceGeometry, is_block: bool) -> Option<u32> {
     rustix::fs::fcntl_setfl(fd, OFlags::DIRECT).ok()?;
     let candidates: &[u32] = match stated_alignment(fd) {
@@ -265,7 +265,7 @@ fn make_direct(fd: BorrowedFd<'_>, geometry: &DeviceGeometry, is_block: bool) ->
     usable
 }
 
-/// What statx says about O_DIRECT, if the kernel and file system say anything.
+/// The O_DIRECT alignment from statx, if the kernel and file system report it.
 fn stated_alignment(fd: BorrowedFd<'_>) -> Option<u32> {
     let statx = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let stated = StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::DIOALIGN);

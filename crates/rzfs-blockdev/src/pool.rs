@@ -1,4 +1,4 @@
-//! Buffers that are used again and again.
+//! Reusable buffers.
 //!
 //! Most blocks are compressed: the bytes that come from the device live until they are
 //! decompressed, and their buffer could serve the next read at once. It then needs no pages from
@@ -47,8 +47,8 @@ impl BufferPool {
         Arc::new(Self { classes })
     }
 
-    /// The memory of a buffer, of undefined content, if there is one that has room for `len` bytes
-    /// and not more than twice as much.
+    /// The memory of a buffer, of undefined content, if there is one with room for `len` bytes and
+    /// not more than twice as much.
     pub(crate) fn take(&self, len: usize) -> Option<(Slot, Box<[Page]>)> {
         let fits = |(pages, _): &(usize, u16)| {
             let size = pages * BUFFER_ALIGNMENT;
@@ -58,7 +58,7 @@ impl BufferPool {
         class.lock().take()
     }
 
-    /// Takes the memory of a buffer back.
+    /// Returns the memory of a buffer.
     pub(crate) fn put_back(&self, slot: Slot, pages: Box<[Page]>) {
         let class = self.classes.iter().zip(CLASSES).find(|(_, (size, _))| *size == pages.len());
         if let Some((class, _)) = class {

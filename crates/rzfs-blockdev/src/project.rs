@@ -1,10 +1,10 @@
-//! The project of a file, as Linux tells it (`FS_IOC_FSGETXATTR`, `FS_IOC_FSSETXATTR`).
+//! The project of a file on Linux (`FS_IOC_FSGETXATTR`, `FS_IOC_FSSETXATTR`).
 
 use rustix::fd::AsFd;
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 use std::io;
 
-/// What Linux says of a file and its project (`struct fsxattr`).
+/// Linux's attributes of a file, including its project (`struct fsxattr`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct FileProject {
@@ -26,7 +26,7 @@ const SET: Opcode = opcode::write::<FileProject>(b'X', 32);
 const INHERITED: u32 = 0x200;
 
 impl FileProject {
-    /// That of an open file or directory.
+    /// Reads the attributes of an open file or directory.
     ///
     /// # Errors
     /// `ENOTTY`: its file system has no projects. As of ioctl(2).
@@ -38,7 +38,7 @@ impl FileProject {
         Ok(unsafe { ioctl(file, call) }?)
     }
 
-    /// Gives it to an open file or directory.
+    /// Sets the attributes of an open file or directory.
     ///
     /// # Errors
     /// As of ioctl(2).
@@ -55,7 +55,7 @@ impl FileProject {
         self.project
     }
 
-    /// Whether new files of the directory have its project, too.
+    /// Whether new files of the directory inherit its project.
     #[must_use]
     pub const fn is_inherited(self) -> bool {
         self.flags & INHERITED != 0
@@ -67,13 +67,13 @@ impl FileProject {
         Self { project, ..self }
     }
 
-    /// The same with a project that new files have, too.
+    /// The same with a project inherited by new files.
     #[must_use]
     pub const fn inherited(self) -> Self {
         Self { flags: self.flags | INHERITED, ..self }
     }
 
-    /// The same with a project that new files do not have.
+    /// The same with a project not inherited by new files.
     #[must_use]
     pub const fn not_inherited(self) -> Self {
         Self { flags: self.flags & !INHERITED, ..self }

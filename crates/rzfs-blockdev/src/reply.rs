@@ -1,13 +1,13 @@
-//! The obligation to answer a request.
+//! The obligation to complete a request.
 
 use crate::{CompletionQueue, DeviceError, IoBuffer, IoCompletion, IoRequest};
 use std::io;
 use std::sync::Arc;
 
-/// Where one request's answer goes, and what an error has to say about the request.
+/// The destination of one request's completion, with the details for an error.
 ///
-/// Answering consumes it; dropping it unanswered answers with an error, so that nobody waits for
-/// ever for a request that was lost.
+/// Completing consumes it; dropping it uncompleted completes with an error, so that no caller waits
+/// for ever for a lost request.
 #[derive(Debug)]
 pub(crate) struct Reply {
     completions: Option<Arc<CompletionQueue>>,
@@ -34,12 +34,12 @@ impl Reply {
         }
     }
 
-    /// Answers on the spot.
+    /// Completes immediately.
     pub(crate) fn answer(self, result: io::Result<Option<IoBuffer>>) {
         drop(self.with(result));
     }
 
-    /// The answer, to be delivered with others.
+    /// The reply, to be delivered with others.
     pub(crate) fn with(mut self, result: io::Result<Option<IoBuffer>>) -> Answer {
         self.take(result)
     }
@@ -65,13 +65,13 @@ impl Drop for Reply {
     }
 }
 
-/// The answer to a request, which is delivered when it is dropped, if not before.
+/// The reply to a request, which is delivered on drop at the latest.
 #[derive(Debug)]
 pub(crate) struct Answer(Option<(Arc<CompletionQueue>, IoCompletion)>);
 
 impl Answer {
-    /// Delivers many answers, those that follow each other and have the same receiver together:
-    /// who waits is woken once.
+    /// Delivers many replies, consecutive ones with the same receiver together: the waiter is woken
+    /// once.
     pub(crate) fn deliver_all(answers: &mut Vec<Self>) {
         let mut answers = answers.drain(..).filter_map(|mut answer| answer.0.take()).peekable();
         while let Some((receiver, first)) = answers.next() {

@@ -1,9 +1,9 @@
-//! A device for tests on which anything can go wrong, repeatably.
+//! A device for tests that can fail in any way, repeatably.
 //!
-//! It remembers every write and flush, so that a test can run a workload once and then look at
-//! what a crash at any moment would have left ([`History::crash_image`]); it answers in any order;
-//! and it fails, corrupts, loses and misdirects what a test tells it to ([`Fault`]). Everything
-//! random follows from the seed of the [`Simulation`] and from the order of requests.
+//! It records every write and flush, so that a test can run a workload once and then examine the
+//! state that a crash at any moment would have left ([`History::crash_image`]); it completes
+//! requests in any order; and it fails, corrupts, loses and misdirects on demand ([`Fault`]).
+//! Everything random follows from the seed of the [`Simulation`] and from the order of requests.
 
 mod fault;
 mod history;
@@ -26,10 +26,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What discarded sectors read as: unlike zeros, it shows when somebody relies on them.
+/// The contents of discarded sectors: unlike zeros, they reveal code that relies on them.
 const DISCARDED: u8 = 0xdd;
 
-/// The clock and the seed that the devices of one test share.
+/// The clock and the seed shared by the devices of one test.
 #[derive(Debug)]
 pub struct Simulation {
     seed: u64,
@@ -38,7 +38,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A simulation; same seed, same course.
+    /// A simulation; the same seed gives the same run.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed, clock: Arc::default(), devices: AtomicU64::new(0) }
@@ -87,14 +87,14 @@ impl Simulation {
         }
     }
 
-    /// The present moment, for a crash of all devices at once.
+    /// The current moment, for a crash of all devices at once.
     #[must_use]
     pub fn now(&self) -> Moment {
         Moment(self.clock.load(Ordering::Relaxed))
     }
 }
 
-/// In which order a simulated device does and answers requests.
+/// The order in which a simulated device performs and completes requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CompletionOrder {
     /// At once, in the order of the batch.
@@ -102,15 +102,15 @@ pub enum CompletionOrder {
     Submitted,
     /// At once, each batch in random order.
     Shuffled,
-    /// Done at once, but answered, in random order, only by [`SimulatedDevice::release`].
+    /// Done at once, but completed, in random order, only by [`SimulatedDevice::release`].
     Held,
 }
 
-/// The name of a fault, to heal it.
+/// Identifies a fault, to end it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FaultId(u64);
 
-/// How many operations a device was asked for.
+/// The number of operations requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OperationCounts {
     /// Reads.
@@ -125,7 +125,7 @@ pub struct OperationCounts {
     pub faults: u64,
 }
 
-/// A device for tests on which anything can go wrong, repeatably.
+/// A device for tests that can fail in any way, repeatably.
 pub struct SimulatedDevice {
     name: Arc<str>,
     geometry: DeviceGeometry,
@@ -135,7 +135,7 @@ pub struct SimulatedDevice {
 }
 
 struct State {
-    /// What reads see.
+    /// The contents seen by reads.
     content: Vec<u8>,
     history: History,
     random: Random,
@@ -147,18 +147,18 @@ struct State {
     counts: OperationCounts,
 }
 
-/// Whether a device is there.
+/// Whether a device is present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Presence {
     Here,
-    /// Pulled, and nothing was asked of it since.
+    /// Pulled, and not accessed since.
     AwayUnseen,
     Away,
-    /// Put back, and nobody knows that it was away.
+    /// Put back unnoticed.
     BackUnseen,
 }
 
-/// A request that is done but not answered.
+/// A request that is done but not completed.
 struct Held {
     reply: Reply,
     result: io::Result<Option<IoBuffer>>,
@@ -167,18 +167,18 @@ struct Held {
 }
 
 impl SimulatedDevice {
-    /// Changes the order in which requests are done and answered, from now on.
+    /// Changes the order in which requests are done and completed, from now on.
     pub fn set_order(&self, order: CompletionOrder) {
         self.state.lock().order = order;
     }
 
-    /// How many requests are done but not answered.
+    /// Number of requests done but not completed.
     #[must_use]
     pub fn held(&self) -> usize {
         self.state.lock().held.len()
     }
 
-    /// Answers up to `count` requests that are held, chosen at random; says how many.
+    /// Completes up to `count` held requests, chosen at random; returns their number.
     pub fn release(&self, count: usize) -> usize {
         let state = &mut *self.state.lock();
         let count = count.min(state.held.len());
@@ -190,7 +190,7 @@ impl SimulatedDevice {
         count
     }
 
-    /// Makes something go wrong from now on; the newest fault that affects an operation decides.
+    /// Adds a fault from now on; the newest fault that affects an operation applies.
     pub fn inject(&self, fault: Fault) -> FaultId {
         let state = &mut *self.state.lock();
         let id = FaultId(state.next_fault);
@@ -209,8 +209,8 @@ impl SimulatedDevice {
         self.state.lock().faults.clear();
     }
 
-    /// Pulls the device: every request fails with `ENXIO` until [`Self::attach`]. What was written
-    /// stays.
+    /// Pulls the device: every request fails with `ENXIO` until [`Self::attach`]. Its contents
+    /// stay.
     pub fn detach(&self) {
         self.state.lock().presence = Presence::AwayUnseen;
     }
@@ -220,8 +220,8 @@ impl SimulatedDevice {
         self.state.lock().presence = Presence::Here;
     }
 
-    /// Puts the device back in such a way that somebody learns that it was away: if no request has
-    /// failed since it was pulled, the next one does.
+    /// Puts the device back such that its absence is noticed: if no request has failed since it was
+    /// pulled, the next one does.
     pub fn reconnect(&self) {
         let state = &mut *self.state.lock();
         state.presence = match state.presence {
@@ -230,14 +230,14 @@ impl SimulatedDevice {
         };
     }
 
-    /// Loses what was written and is not durable, as a device that loses its power alone.
+    /// Loses writes that are not durable, as a device that loses its power alone.
     pub fn lose_cache(&self) {
         let state = &mut *self.state.lock();
         state.content = state.history.drop_loose(self.tick());
     }
 
-    /// Changes the medium, durably, without a write: silent corruption. What lies beyond the end
-    /// is dropped.
+    /// Changes the medium, durably, without a write: silent corruption. Data beyond the end is
+    /// dropped.
     pub fn damage(&self, offset: u64, bytes: impl Into<Bytes>) {
         let state = &mut *self.state.lock();
         let bytes = bytes.into();
@@ -247,8 +247,8 @@ impl SimulatedDevice {
         state.history.events.push(Event { submitted: now, completed: Some(now), kind });
     }
 
-    /// Cuts the power now: requests that are held fail with `ENXIO`, loose writes are lost as
-    /// `loss` says, and the history begins anew with what is left.
+    /// Cuts the power now: held requests fail with `ENXIO`, loose writes are lost as `loss` says,
+    /// and the history restarts with what remains.
     pub fn cut_power(&self, loss: &Loss) {
         let state = &mut *self.state.lock();
         for held in state.held.drain(..) {
@@ -261,25 +261,25 @@ impl SimulatedDevice {
         );
     }
 
-    /// What reads see at present.
+    /// The contents currently seen by reads.
     #[must_use]
     pub fn content(&self) -> Vec<u8> {
         self.state.lock().content.clone()
     }
 
-    /// Everything that was written so far.
+    /// The history of all writes so far.
     #[must_use]
     pub fn history(&self) -> History {
         self.state.lock().history.clone()
     }
 
-    /// How many operations the device was asked for.
+    /// The number of operations requested.
     #[must_use]
     pub fn counts(&self) -> OperationCounts {
         self.state.lock().counts
     }
 
-    /// Moves the clock on and reads it.
+    /// Advances the clock and reads it.
     fn tick(&self) -> Moment {
         Moment(self.clock.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -293,7 +293,7 @@ impl SimulatedDevice {
         held.reply.answer(held.result);
     }
 
-    /// Does one request; gives the result and its place in the history.
+    /// Performs one request; returns the result and its place in the history.
     fn perform(
         &self,
         state: &mut State,

@@ -54,8 +54,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Opens a device. Whoever looks for a free loop device, as other tests do, claims this one for a
-/// moment to see that it is taken.
+/// Opens a device. Other searches for a free loop device briefly claim this one.
 fn open(path: &str, backend: Backend, access: Access) -> FileDevice {
     const PATIENCE: Duration = Duration::from_secs(5);
     let engine = EngineOptions { backend, ..EngineOptions::default() };
@@ -126,7 +125,7 @@ fn a_device_open_for_writing_is_claimed_until_it_is_dropped() {
     }
 }
 
-/// The system says where the file of a loop device was. Another one may be there by now.
+/// The system reports where the file of a loop device was. Another one may be there by now.
 #[test]
 fn a_file_that_only_has_the_name_of_a_devices_file_is_not_claimed() {
     let Some(device) = LoopDevice::new(&[7; 1 << 20], 512) else { return };

@@ -1,4 +1,4 @@
-//! What every block device promises, checked on every backend by the same functions.
+//! The guarantees of every block device, checked on every backend by the same functions.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -109,7 +109,7 @@ fn each_kind(content: &[u8], access: Access, test: impl Fn(&dyn BlockDevice)) {
     }
 }
 
-/// A device that does everything one by one in the thread that asks.
+/// A device that performs everything sequentially in the calling thread.
 #[derive(Debug)]
 struct Performing(Box<dyn BlockDevice>);
 
@@ -470,7 +470,7 @@ proptest! {
     }
 }
 
-/// A device that counts how often it is asked in which way.
+/// A device that counts its calls by kind.
 #[derive(Debug)]
 struct Counting {
     device: MemoryDevice,

@@ -1,4 +1,4 @@
-//! Opening: what is accepted, what is refused, and who shares an engine.
+//! Opening: what is accepted, what is refused, and sharing of engines.
 
 use rzfs_blockdev::{Access, BlockDevice, Caching, FileDevice, OpenOptions, read_exact_at};
 use std::io::Write;
@@ -84,7 +84,7 @@ fn many_devices_share_the_engine_of_their_options() {
     // Other tests run beside this one; a thread for each device would show all the same.
     assert!(threads() < threads_before + 300);
     drop(devices);
-    // Slots of devices that have gone are used again, for the right file.
+    // Slots of dropped devices are reused, for the right file.
     let other = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     other.as_file().set_len(65_536).unwrap();
     let device = FileDevice::open(other.path(), &options).unwrap();

@@ -1,11 +1,10 @@
 //! The block cache: OpenZFS's adaptive replacement cache (spec 03, section 10).
 //!
 //! # Lists
-//! A block that was used once is in the *recently used* list (MRU), one that was used again after
-//! a while in the *frequently used* one (MFU); both lists exist for data and for metadata. A block
-//! that is evicted leaves a *ghost*: its key without its content. A miss that finds a ghost says
-//! that the list from which the block came was too small, and shifts the balance between the
-//! lists.
+//! A block that was used once is in the *recently used* list (MRU), one that was used again after a
+//! while in the *frequently used* one (MFU); both lists exist for data and for metadata. An evicted
+//! block leaves a *ghost*: its key without its content. A miss that finds a ghost shows that the
+//! block's list was too small, and shifts the balance between the lists.
 //!
 //! ```text
 //!            first use            second use
@@ -25,10 +24,9 @@
 //! double, as the tables that hold them grow by doubling. Not counted are values that callers
 //! still hold after their eviction, and that tables do not shrink.
 //!
-//! # Concurrency
-//! Blocks are spread over shards by a hash of their keys. A lookup takes the lock of one shard. An
-//! insertion that has to evict takes the evictor's lock, then that of one shard after the other.
-//! No lock is held while a value is dropped, or while somebody waits.
+//! Blocks are distributed over shards by a hash of their keys. A lookup locks one shard. An
+//! insertion that has to evict takes the evictor's lock, then that of one shard after the other. No
+//! lock is held while a value is dropped, or while a thread waits.
 
 mod admission;
 mod balance;
@@ -64,19 +62,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of cache for which another shard pays.
+/// Bytes of cache that justify another shard.
 const BYTES_PER_SHARD: u64 = 4 << 20;
 
 /// The most shards.
 const MAX_SHARDS: usize = 128;
 
-/// A cache of blocks by identity, bounded by the memory that it needs; clones are the same cache.
+/// A cache of blocks by identity, with bounded memory; clones share the same cache.
 #[derive(Clone)]
 pub struct AdaptiveCache<V: Weighted> {
     lists: Arc<Lists<V>>,
 }
 
-/// What a cache is made with.
+/// The options of a cache.
 #[derive(Clone, Debug)]
 pub struct ArcOptions {
     /// The most memory to use, in bytes.
@@ -84,20 +82,20 @@ pub struct ArcOptions {
     /// The number of shards, rounded up to a power of two; by default one for every 4 MiB, at most
     /// 128.
     pub shards: Option<usize>,
-    /// What else is tuned.
+    /// Other tunables.
     pub tunables: ArcTunables,
     /// The time.
     pub clock: Clock,
 }
 
-/// What [`AdaptiveCache::get_or_begin`] has found.
+/// The result of [`AdaptiveCache::get_or_begin`].
 #[derive(Debug)]
 pub enum Lookup<V: Weighted> {
     /// The block.
     Hit(V),
-    /// Nothing: the caller is the one to read the block.
+    /// Nothing: the caller must read the block.
     Miss(Ticket<V>),
-    /// Somebody else is reading the block.
+    /// Another thread is reading the block.
     Pending(Arrival<V>),
 }
 
@@ -133,7 +131,7 @@ impl<V: Weighted> AdaptiveCache<V> {
         Self { lists: Arc::new(lists) }
     }
 
-    /// The block, if it is in memory. Counts as a use on demand.
+    /// The block, if it is in memory. Counts as a demand use.
     #[must_use]
     pub fn get(&self, key: &BlockKey) -> Option<V> {
         let key = hashed(*key);
@@ -145,7 +143,7 @@ impl<V: Weighted> AdaptiveCache<V> {
         found
     }
 
-    /// The block, or the obligation to read it, or somebody else's promise.
+    /// The block, or the obligation to read it, or a wait for another thread's read.
     ///
     /// Of all threads that ask for a block that is not in memory one gets the [`Ticket`]; the
     /// others wait for it, so the block is read once.
@@ -165,15 +163,14 @@ impl<V: Weighted> AdaptiveCache<V> {
         }
     }
 
-    /// Puts a block into the cache, as read on demand. One that is there already stays: a key
-    /// stands for one content.
+    /// Inserts a block read on demand. An existing one stays: a key stands for one content.
     pub fn insert(&self, key: BlockKey, kind: BlockKind, value: V) {
         let key = hashed(key);
         self.lists.admit(key, kind, value);
     }
 
-    /// Puts a block into the cache that was written anew, in place of what its key stood for. Who
-    /// is reading that has it for itself and for those who have joined already.
+    /// Inserts a newly written block, replacing what its key stood for. A read in progress only
+    /// completes for its own waiters.
     pub fn replace(&self, key: BlockKey, kind: BlockKind, value: V) {
         let key = hashed(key);
         self.lists.replace(key, kind, value);
@@ -186,7 +183,7 @@ impl<V: Weighted> AdaptiveCache<V> {
         self.lists.shard(&key).holds(&key)
     }
 
-    /// Forgets a block and its ghost: it was freed.
+    /// Removes a freed block and its ghost.
     pub fn remove(&self, key: &BlockKey) {
         let key = hashed(*key);
         let mut shard = self.lists.shard(&key);
@@ -196,7 +193,7 @@ impl<V: Weighted> AdaptiveCache<V> {
         self.lists.forget(entry);
     }
 
-    /// Forgets all blocks and ghosts. Blocks that are being read still arrive.
+    /// Removes all blocks and ghosts. Blocks being read still arrive.
     pub fn clear(&self) {
         for shard in &self.lists.shards {
             let mut shard = shard.0.lock();
@@ -213,7 +210,7 @@ impl<V: Weighted> AdaptiveCache<V> {
         }
     }
 
-    /// Changes the most memory to use, evicting what is too much now.
+    /// Sets the memory limit, evicting the excess.
     pub fn set_max(&self, arc_max: u64) {
         self.lists.max.store(arc_max, Ordering::Relaxed);
         let mut evictor = self.lists.evictor.lock();
@@ -225,8 +222,8 @@ impl<V: Weighted> AdaptiveCache<V> {
         }
     }
 
-    /// Counters and sizes. Each number is right, but while others use the cache they may be of
-    /// slightly different moments.
+    /// Counters and sizes. Each number is right, but under concurrent use they may be from slightly
+    /// different moments.
     #[must_use]
     pub fn stats(&self) -> ArcStats {
         self.lists.stats()

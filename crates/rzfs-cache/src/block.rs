@@ -1,4 +1,4 @@
-//! What identifies a block, and what caches need to know about it.
+//! The identity of a block, and what caches need to know about it.
 
 use bytes::Bytes;
 
@@ -25,7 +25,7 @@ pub enum BlockKind {
     Metadata,
 }
 
-/// What a cache can hold: cheap to clone, and of a known size.
+/// A cacheable value: cheap to clone, and of a known size.
 pub trait Weighted: Clone {
     /// Bytes of memory that the value keeps alive; must not change while the value is cached.
     fn weight(&self) -> usize;

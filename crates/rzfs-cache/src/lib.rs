@@ -1,7 +1,7 @@
-//! The cache of blocks, and what to read into it before it is asked for.
+//! The block cache and prefetching into it.
 //!
 //! * [`AdaptiveCache`] holds blocks by *identity* ([`BlockKey`]): clones and snapshots share them.
-//! * [`PrefetchStreams`] says which blocks an object's reader will want next.
+//! * [`PrefetchStreams`] predict the blocks an object's reader will need next.
 #![forbid(unsafe_code)]
 
 mod adaptive;

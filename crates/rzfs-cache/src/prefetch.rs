@@ -11,9 +11,9 @@
 //!                             data, prefetched    indirect blocks only
 //! ```
 //!
-//! Nothing is prefetched before the stream has met a miss: who reads what is cached needs no help.
+//! Nothing is prefetched before the stream has a miss: readers of cached data need no help.
 //!
-//! The detector is pure logic: it is told what was read and when, and answers what to prefetch.
+//! The detector is pure logic: it gets accesses with times, and returns what to prefetch.
 
 mod access;
 mod activity;
@@ -44,7 +44,7 @@ impl PrefetchStreams {
         Self { activity, streams: Vec::new() }
     }
 
-    /// Notes that blocks are read, and answers what to prefetch.
+    /// Records an access, and returns what to prefetch.
     ///
     /// To be called in the order of accesses, once it is known what is cached and before waiting
     /// for what is not. `now` must not go backwards.
@@ -129,7 +129,7 @@ impl PrefetchStreams {
     }
 }
 
-/// Has a stream that was moved by an access reach further.
+/// Makes a stream that was moved by an access reach further.
 fn proceed(
     stream: &mut Stream,
     activity: &PrefetchActivity,

@@ -1,4 +1,4 @@
-//! The block cache, as its users see it, and under many threads.
+//! The block cache as seen by its users, and with many threads.
 
 use bytes::Bytes;
 use rzfs_cache::{

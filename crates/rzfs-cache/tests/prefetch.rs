@@ -1,4 +1,4 @@
-//! What predictive prefetch does for typical readers.
+//! Predictive prefetch for typical readers.
 
 use proptest::prelude::*;
 use rzfs_cache::{

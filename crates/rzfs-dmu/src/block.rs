@@ -4,13 +4,13 @@ use bytes::Bytes;
 use rzfs_cache::Weighted;
 use rzfs_format::{BlockPointer, ByteOrder};
 
-/// Zeros that holes up to this size share.
+/// Zeros shared by holes up to this size.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 /// The contents of a logical block, decrypted and decompressed, shared and immutable.
 ///
-/// The bytes are as the writer left them, so everything but byte strings in them has to be
-/// decoded in `order`.
+/// The bytes are as the writer left them, so everything except byte strings has to be decoded in
+/// `order`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     /// The contents: the block's logical size.
@@ -27,7 +27,7 @@ impl Block {
         Self { data, order: ByteOrder::NATIVE }
     }
 
-    /// Whether this can be the block of a pointer whose identity it has.
+    /// Whether this can be the block of a pointer with its identity.
     pub(crate) fn can_be_of(&self, pointer: &BlockPointer) -> bool {
         self.data.len() as u64 == pointer.logical_size()
     }

@@ -1,24 +1,24 @@
-//! Memory for the contents of blocks, and what it really costs.
+//! Memory for the contents of blocks, and its real cost.
 //!
-//! Devices want whole pages, and take large blocks from where they are. A small block in a page of
-//! its own would need many times its size for as long as it is dirty or cached, so it gets a buffer
-//! of its own length: it is copied anyway when it is written, together with its neighbours.
+//! Devices need whole pages, and read large blocks in place. A small block in a page of its own
+//! would need many times its size for as long as it is dirty or cached, so it gets a buffer of its
+//! exact length: it is copied anyway when it is written together with its neighbours.
 
 use bytes::Bytes;
 use rzfs_blockdev::{BUFFER_ALIGNMENT, IoBuffer};
 use std::io;
 use std::ops::{Deref, DerefMut};
 
-/// Bytes of a cached block besides its contents: the owner of the bytes and the references to it,
-/// with the rounding of these small allocations.
+/// Overhead of a cached block in bytes: the owner of the bytes and the references to it, including
+/// allocation rounding.
 const SHARING: u64 = 128;
 
-/// Bytes of a dirty block besides its contents and [`SHARING`]: its places in the object's trees,
-/// and what its txg needs to write it.
+/// Overhead of a dirty block in bytes besides [`SHARING`]: its entries in the object's trees, and
+/// what its txg needs to write it.
 const DIRTYING: u64 = 384;
 
-/// Bytes that a buffer of `len` bytes takes from the system: allocators have four sizes for each
-/// power of two.
+/// Bytes allocated by the system for a buffer of `len` bytes: allocators have four size classes for
+/// each power of two.
 #[must_use]
 const fn allocated(len: usize) -> u64 {
     const SMALLEST: u64 = 64;
@@ -30,30 +30,30 @@ const fn allocated(len: usize) -> u64 {
     len.next_multiple_of(step)
 }
 
-/// Bytes of memory that a shared block of `len` bytes takes.
+/// Memory used by a shared block of `len` bytes.
 pub(crate) const fn cached_cost(len: usize) -> u64 {
     allocated(len) + SHARING
 }
 
-/// Bytes of memory that a dirty block of `len` bytes takes.
+/// Memory used by a dirty block of `len` bytes.
 pub(crate) const fn dirty_cost(len: usize) -> u64 {
     cached_cost(len) + DIRTYING
 }
 
-/// The contents of a block while they are made: whole pages where that wastes little.
+/// The contents of a block under construction: whole pages where that wastes little.
 #[derive(Debug)]
 pub(crate) enum Contents {
-    /// Of a small block.
+    /// A small block.
     Short(Vec<u8>),
-    /// Of a block that a device takes from where it is.
+    /// A block that devices access in place.
     Pages(IoBuffer),
 }
 
 impl Contents {
-    /// `len` bytes that begin with `start`, as much of it as fits; the rest is zeros.
+    /// `len` bytes that begin with as much of `start` as fits, padded with zeros.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] when the memory is not to be had.
+    /// [`io::ErrorKind::OutOfMemory`] when the memory cannot be allocated.
     pub(crate) fn padded(start: &[u8], len: usize) -> io::Result<Self> {
         let slack = len.next_multiple_of(BUFFER_ALIGNMENT) - len;
         if slack <= len / 8 {

@@ -1,4 +1,4 @@
-//! Blocks that turned out to be damaged, for the pool's error log.
+//! Blocks found damaged, for the pool's error log.
 
 use crate::BlockError;
 use parking_lot::Mutex;
@@ -6,10 +6,10 @@ use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, Txg};
 use std::collections::BTreeSet;
 
-/// More blocks than this are not remembered at a time.
+/// Maximum number of blocks remembered at a time.
 const MOST: usize = 1 << 16;
 
-/// A block of which no copy can be read.
+/// A block without a readable copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DamagedBlock {
     /// The block.
@@ -18,14 +18,14 @@ pub struct DamagedBlock {
     pub birth: Txg,
 }
 
-/// The damaged blocks that somebody wanted to read since they were last taken away.
+/// The damaged blocks found by reads since they were last taken.
 #[derive(Debug, Default)]
 pub struct Damage {
     blocks: Mutex<BTreeSet<DamagedBlock>>,
 }
 
 impl Damage {
-    /// Remembers a block that was wanted and cannot be read, if that is because of damage.
+    /// Records a block that cannot be read, if that is because of damage.
     pub(crate) fn note(&self, bookmark: Bookmark, pointer: &BlockPointer, error: &BlockError) {
         if matches!(error, BlockError::KeyNotLoaded | BlockError::Redacted | BlockError::Overtaken)
         {
@@ -43,7 +43,7 @@ impl Damage {
         self.blocks.lock().clone()
     }
 
-    /// The blocks, which are forgotten.
+    /// Takes the blocks out.
     #[must_use]
     pub fn take(&self) -> BTreeSet<DamagedBlock> {
         std::mem::take(&mut *self.blocks.lock())

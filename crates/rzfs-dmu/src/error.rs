@@ -13,10 +13,10 @@ pub enum BlockError {
     /// The pointer is damaged.
     #[error("bad block pointer: {0}")]
     Pointer(#[from] FormatError),
-    /// No copy could be read, or none has the right checksum; the last copy's error is given.
+    /// No copy could be read, or none has the right checksum; with the last copy's error.
     #[error(transparent)]
     Device(VdevError),
-    /// Another block has taken its place while it was read.
+    /// The block was replaced while it was read.
     #[error("the block was replaced while it was read")]
     Overtaken,
     /// No copy is on a vdev of this pool.
@@ -27,7 +27,7 @@ pub enum BlockError {
     Gang {
         /// Address of the gang header.
         at: Dva,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// The checksum is right but the contents cannot be decompressed.
@@ -45,15 +45,15 @@ pub enum BlockError {
 }
 
 impl BlockError {
-    /// Whether devices fail or are missing: the block may be there, and can be had when they work
-    /// again. Anything else will not change by waiting.
+    /// Whether the cause is failing or missing devices: the block may be readable when they work
+    /// again. Waiting does not help with other errors.
     #[must_use]
     pub const fn is_of_devices(&self) -> bool {
         matches!(self, Self::Device(VdevError::Io { .. } | VdevError::Unavailable { .. }))
     }
 
-    /// Whether a device that fails or is missing may have the block, though others answer with
-    /// something else.
+    /// Whether a failing or missing device may have the block, though others returned something
+    /// else.
     #[must_use]
     pub const fn may_come_back(&self) -> bool {
         match self {
@@ -62,21 +62,21 @@ impl BlockError {
         }
     }
 
-    /// Whether the block is damaged for good, as far as anybody can tell: no use waiting for it,
-    /// and no device is missing that may have it.
+    /// Whether the block is permanently damaged, as far as can be told: waiting is useless, and no
+    /// missing device may have it.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         !matches!(self, Self::KeyNotLoaded | Self::Redacted | Self::Overtaken)
             && !self.may_come_back()
     }
 
-    /// Whether devices answer, but not with the block: it is damaged, or was never written.
+    /// Whether devices respond, but not with the block: it is damaged, or was never written.
     #[must_use]
     pub const fn is_of_contents(&self) -> bool {
         matches!(self, Self::Device(VdevError::Checksum { .. }) | Self::Gang { .. })
     }
 
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub const fn errno(&self) -> i32 {
         match self {
@@ -117,12 +117,12 @@ pub enum DmuError {
         /// Why.
         source: BlockError,
     },
-    /// A block was read but is not what it should be.
+    /// A block was read but is invalid.
     #[error("block {bookmark}: {source}")]
     Corrupt {
         /// The block.
         bookmark: Bookmark,
-        /// What is wrong with it.
+        /// The error.
         source: FormatError,
     },
     /// A dnode is damaged.
@@ -132,7 +132,7 @@ pub enum DmuError {
         objset: ObjsetId,
         /// The object.
         object: ObjectId,
-        /// What is wrong with it.
+        /// The error.
         source: FormatError,
     },
     /// No object has this number.
@@ -143,13 +143,13 @@ pub enum DmuError {
         /// The object.
         object: ObjectId,
     },
-    /// Another object set has taken the place of this one.
+    /// The object set was replaced by another one.
     #[error("objset {objset} has other contents now")]
     Superseded {
         /// The objset.
         objset: ObjsetId,
     },
-    /// The number lies inside of a large dnode.
+    /// The number lies inside a large dnode.
     #[error("number {object} of objset {objset} is taken by a larger dnode")]
     InteriorSlot {
         /// The objset.
@@ -157,25 +157,25 @@ pub enum DmuError {
         /// The object.
         object: ObjectId,
     },
-    /// The number is not one that an object can have.
+    /// The number is not a valid object number.
     #[error("{object} is not an object number")]
     InvalidObject {
         /// The number.
         object: ObjectId,
     },
-    /// The object is not of the kind that it is used as.
+    /// The object has the wrong type for its use.
     #[error("object {object} of objset {objset} is {found}, not {wanted}")]
     WrongType {
         /// The objset.
         objset: ObjsetId,
         /// The object.
         object: ObjectId,
-        /// What the object is.
+        /// The type of the object.
         found: &'static str,
-        /// What was wanted.
+        /// The expected type.
         wanted: &'static str,
     },
-    /// The size of an object's blocks cannot be changed any more.
+    /// The block size of an object can no longer be changed.
     #[error("object {object} of objset {objset} has several blocks")]
     SeveralBlocks {
         /// The objset.
@@ -189,7 +189,7 @@ pub enum DmuError {
         /// The objset.
         objset: ObjsetId,
     },
-    /// A block of another machine's byte order would have to be changed.
+    /// A block in the other byte order would have to be changed.
     #[error("block {bookmark} has a foreign byte order and cannot be changed")]
     ForeignOrder {
         /// The block.
@@ -200,7 +200,7 @@ pub enum DmuError {
     Memory {
         /// The block.
         bookmark: Bookmark,
-        /// What the system says.
+        /// The error of the system.
         source: std::sync::Arc<std::io::Error>,
     },
     /// The object's ZAP is damaged or cannot be read.
@@ -210,13 +210,13 @@ pub enum DmuError {
         objset: ObjsetId,
         /// The object.
         object: ObjectId,
-        /// What is wrong.
+        /// The error.
         source: Box<ZapError<DmuError>>,
     },
 }
 
 impl DmuError {
-    /// Whether devices that fail or are missing may have it: [`BlockError::may_come_back`].
+    /// Whether failing or missing devices may have it: [`BlockError::may_come_back`].
     #[must_use]
     pub fn may_come_back(&self) -> bool {
         match self {
@@ -228,8 +228,7 @@ impl DmuError {
         }
     }
 
-    /// Whether something is damaged for good: [`BlockError::is_damage`], or contents that make no
-    /// sense.
+    /// Whether there is permanent damage: [`BlockError::is_damage`], or invalid contents.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {
@@ -244,7 +243,7 @@ impl DmuError {
         }
     }
 
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

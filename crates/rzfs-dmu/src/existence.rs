@@ -1,17 +1,17 @@
-//! Whether object sets that somebody reads are still there.
+//! Whether object sets that are being read still exist.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether an object set exists. Whoever destroys it says so to those who read it: from then on its
-/// blocks may become others, and they get an error instead ([`DmuError::Superseded`]).
+/// Whether an object set exists. Its destroyer notifies readers with it: from then on its blocks
+/// may be reused, and readers get an error instead ([`DmuError::Superseded`]).
 ///
 /// [`DmuError::Superseded`]: crate::DmuError::Superseded
 #[derive(Clone, Debug, Default)]
 pub struct Existence(Arc<AtomicBool>);
 
 impl Existence {
-    /// Says that the object set is gone.
+    /// Marks the object set as gone.
     pub fn end(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -22,7 +22,7 @@ impl Existence {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether somebody else wants to know.
+    /// Whether there are other holders.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1

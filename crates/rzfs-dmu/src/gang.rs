@@ -1,7 +1,7 @@
-//! Gang blocks: one logical block whose pieces lie in different places (spec 02, section 8).
+//! Gang blocks: one logical block in several pieces (spec 02, section 8).
 //!
-//! The leader points to a header of pointers; each member is data or again a gang header. The
-//! members' data in order is the leader's data.
+//! The leader points to a header of pointers; each member is data or another gang header. The data
+//! of the members, concatenated, is the leader's data.
 
 use crate::BlockError;
 use crate::in_force::InForce;
@@ -13,12 +13,12 @@ use rzfs_format::compression::CompressionFunction;
 use rzfs_format::{BlockPointer, ByteOrder, Dva, gang};
 use rzfs_vdev::{BlockRead, VdevError, Verify};
 
-/// Gang headers above each other in one tree. Members are smaller than their parent, so a tree is never
-/// deeper than halving 16 MiB down to a sector could make it.
+/// Maximum nesting of gang headers in one tree. Members are smaller than their parent, so a tree is
+/// never deeper than the number of halvings from 16 MiB to a sector.
 pub const MAX_GANG_DEPTH: u32 = 16;
 
 impl StoredBlocks {
-    /// What is stored under these pointers, by the right checksums.
+    /// Reads the stored data of these pointers, with verified checksums.
     fn read_verified(
         &self,
         pointers: &[&BlockPointer],
@@ -40,7 +40,7 @@ impl StoredBlocks {
         })
     }
 
-    /// The same, or what an injector makes of it.
+    /// The same, or its replacement by an injector.
     pub(crate) fn read_injected(
         &self,
         pointers: &[&BlockPointer],
@@ -66,7 +66,7 @@ impl StoredBlocks {
     }
 }
 
-/// The blocks of a gang, which are in force as their leader is.
+/// The blocks of a gang, which are in force as long as their leader is.
 struct Gang<'a> {
     leader: &'a BlockPointer,
     expectation: Expectation<'a>,
@@ -78,7 +78,7 @@ impl InForce for Gang<'_> {
     }
 }
 
-/// What the checksum in a gang header says about it.
+/// Verifies a gang header by its checksum.
 struct ChecksummedHeader<'a> {
     parent: &'a BlockPointer,
     verifier: EmbeddedVerifier,
@@ -86,7 +86,7 @@ struct ChecksummedHeader<'a> {
 }
 
 impl ChecksummedHeader<'_> {
-    /// Its byte order, if it is the header.
+    /// Its byte order, if this is the header.
     fn order(&self, data: &[u8]) -> Option<ByteOrder> {
         verify_embedded(ChecksumFunction::GangHeader, data, self.verifier).ok()
     }
@@ -147,7 +147,7 @@ impl GangReader<'_> {
         Ok(())
     }
 
-    /// The members of a gang header, which are what its parent is made of.
+    /// The members of a gang header, checked against its parent.
     fn members(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
         let at = parent.dvas().next().ok_or(BlockError::NoCopy)?;
         let fail = |problem| BlockError::Gang { at, problem };
@@ -169,7 +169,7 @@ impl GangReader<'_> {
         Ok(members)
     }
 
-    /// What a gang header says. Every copy's verifier is made from the first address.
+    /// The members in a gang header. Every copy's verifier is derived from the first address.
     fn header(&self, parent: &BlockPointer, first: Dva) -> Result<Vec<BlockPointer>, BlockError> {
         let verifier =
             EmbeddedVerifier::of_gang(first, parent.physical_birth(), parent.protection());
@@ -181,7 +181,7 @@ impl GangReader<'_> {
         }
         let mut last = BlockError::NoCopy;
         while let Some(size) = sizes.pop() {
-            // Which size a header has is known only when it is read: the last try counts.
+            // The size of a header is known only when it is read: the last attempt counts.
             let expectation =
                 if sizes.is_empty() { self.expectation } else { Expectation::Possible };
             let verify = ChecksummedHeader { parent, verifier, expectation };
@@ -201,7 +201,7 @@ impl GangReader<'_> {
                         return Ok(gang::members(&header, order)?);
                     }
                     Some(Err(VdevError::Overtaken { .. })) => return Err(BlockError::Overtaken),
-                    // As long as one may be had when its devices work again, nothing is lost.
+                    // As long as a copy may become readable again, nothing is lost.
                     Some(Err(error)) if last.is_damage() => last = error.into(),
                     Some(Err(_)) => {}
                     None => {}

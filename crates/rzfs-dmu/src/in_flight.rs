@@ -1,8 +1,8 @@
 //! Blocks on their way to the devices.
 //!
-//! A pointer counts as soon as its block has a place, and a sync pass waits for the devices only
-//! at its end. Whoever follows the pointer in between finds the block in the cache, or, if the
-//! cache had no room for it, here.
+//! A pointer is valid as soon as its block has a place, but a sync pass waits for the devices only
+//! at its end. A reader that follows the pointer in between finds the block in the cache, or, if
+//! the cache had no room for it, here.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 /// Where a copy of a block goes.
 type Place = (VdevId, u64);
 
-/// The copies that have not reached their places yet.
+/// The copies that are not on disk yet.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight(Mutex<HashMap<Place, (Txg, Bytes)>>);
 
-/// A copy on its way; it can be read for as long as this exists.
+/// A copy being written; it can be read as long as this exists.
 #[derive(Debug)]
 pub(crate) struct Flight {
     all: Arc<InFlight>,
@@ -26,14 +26,14 @@ pub(crate) struct Flight {
 }
 
 impl InFlight {
-    /// Sends a copy off.
+    /// Registers a copy being written.
     pub(crate) fn begin(self: &Arc<Self>, dva: Dva, birth: Txg, data: &Bytes) -> Flight {
         let place = (dva.vdev(), dva.offset());
         self.0.lock().insert(place, (birth, data.clone()));
         Flight { all: Arc::clone(self), place, data: data.clone() }
     }
 
-    /// A copy of so many bytes, born in that txg, if it is on its way to this place.
+    /// A copy of this size and birth, if it is being written to this place.
     pub(crate) fn get(&self, dva: Dva, birth: Txg, size: u64) -> Option<Bytes> {
         let flights = self.0.lock();
         let (born, data) = flights.get(&(dva.vdev(), dva.offset()))?;
@@ -44,7 +44,7 @@ impl InFlight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let mut flights = self.all.0.lock();
-        // A block that was rewritten in its place has sent another one after this.
+        // A block rewritten in place has a newer copy in flight.
         let is_last =
             flights.get(&self.place).is_some_and(|(_, data)| data.as_ptr() == self.data.as_ptr());
         if is_last {

@@ -1,18 +1,18 @@
-//! Whether what a pointer refers to is still what there is.
+//! Whether a pointer is still in force.
 
 use rzfs_format::BlockPointer;
 
-/// Knows whether a block that is being read belongs where it was found to belong: a sync may have
-/// replaced or freed it since, and given its space to another one.
+/// Knows whether a block that is being read is still where it was found: a sync may have replaced
+/// or freed it since, and reused its space.
 ///
-/// Only who has failed to read a block asks, before that counts as an error of anybody.
+/// Asked only after a failed read, before that counts as an error.
 pub(crate) trait InForce: Sync {
-    /// Whether the block has to be there still. `false` may also be a mere suspicion: whoever reads
-    /// looks for the block anew then.
+    /// Whether the block must still be there. `false` may be a mere suspicion: the reader then
+    /// looks the block up again.
     fn is_in_force(&self, pointer: &BlockPointer) -> bool;
 }
 
-/// Of blocks that nobody replaces while they are read.
+/// For blocks that are never replaced while they are read.
 pub(crate) struct Always;
 
 impl InForce for Always {
@@ -21,7 +21,7 @@ impl InForce for Always {
     }
 }
 
-/// Of blocks that nobody wants yet: whoever wants them then will see.
+/// For blocks not needed yet: later readers will check.
 pub(crate) struct Never;
 
 impl InForce for Never {

@@ -1,12 +1,12 @@
-//! Intent logs as they are on disk: the chain of blocks from the header in the objset block on
-//! (spec 05, section 10.3).
+//! Intent logs on disk: the chain of blocks that starts at the header in the objset block (spec 05,
+//! section 10.3).
 //!
 //! ```text
 //! header ──> block 1 ──> block 2 ──> ... ──> allocated ahead, never written
 //! ```
-//! A block counts when its checksum, which is seeded with its place in the chain, verifies, and
-//! when the next pointer in it continues the chain. The walk ends at the first that does not, at
-//! what was claimed, and before a place that it has been to already.
+//! A block counts when its checksum, seeded with its place in the chain, verifies, and the next
+//! pointer in it continues the chain. The walk ends at the first that does not, at the end of the
+//! claimed part, and before a place already visited.
 
 use crate::{BlockError, BlockPipeline};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use rzfs_format::zil::{BlockForm, Chain, Record, Verifier, ZilHeader};
 use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId, Txg, VdevId};
 use std::collections::HashSet;
 
-/// Blocks of one log that are followed at most; what is kept of each is its place.
+/// Maximum blocks of one log to follow; only their places are kept.
 const MAX_BLOCKS: usize = 1 << 22;
 
 /// The bookmark of a log block.
@@ -31,44 +31,44 @@ pub const fn bookmark(objset: ObjsetId, pointer: &BlockPointer) -> Bookmark {
     }
 }
 
-/// Why a chain goes no further.
+/// Why a chain ends.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ChainEnd {
     /// There is no log, or the next block does not exist.
     #[error("there is no next block")]
     Hole,
-    /// What follows belongs to a txg that the walk does not look at.
+    /// The next block belongs to a txg beyond the limit of the walk.
     #[error("block {seq} is younger than the pool")]
     Young {
         /// Number of the block.
         seq: u64,
     },
-    /// Everything was seen that was claimed.
+    /// Everything that was claimed has been visited.
     #[error("the log was claimed up to block {seq}")]
     Claimed {
         /// Number of the last claimed block.
         seq: u64,
     },
-    /// The pointer is not one to a log block of this set.
+    /// The pointer is not valid for a log block of this set.
     #[error(transparent)]
     Pointer(FormatError),
-    /// The block does not continue to a next one.
+    /// The block does not continue the chain.
     #[error("block {seq} does not say how the log goes on")]
     Broken {
         /// Number of the block.
         seq: u64,
     },
-    /// The walk has been at this place before.
+    /// The walk has already visited this place.
     #[error("block {seq} is at the place of an earlier block")]
     Repeated {
         /// Number of the block.
         seq: u64,
     },
-    /// The chain is longer than any log can be.
+    /// The chain is too long.
     #[error("the log has too many blocks")]
     TooLong,
-    /// The block cannot be read. This is how an ordinary log ends: the last block was never
-    /// written, and its checksum is wrong.
+    /// The block cannot be read. An ordinary log ends like this: its last block was never written,
+    /// so its checksum is wrong.
     #[error("block {seq}: {source}")]
     Unreadable {
         /// Number of the block.
@@ -76,19 +76,18 @@ pub enum ChainEnd {
         /// Why.
         source: BlockError,
     },
-    /// The block has the right checksum but is no log block.
+    /// The block has the right checksum but is not a log block.
     #[error("block {seq}: {source}")]
     Damaged {
         /// Number of the block.
         seq: u64,
-        /// What is wrong with it.
+        /// The error.
         source: FormatError,
     },
 }
 
 impl ChainEnd {
-    /// Whether logs end like this that nothing is wrong with. After any other end there may be
-    /// more of the log.
+    /// Whether intact logs can end like this. After any other end there may be more of the log.
     #[must_use]
     pub const fn is_regular(&self) -> bool {
         match self {
@@ -97,7 +96,7 @@ impl ChainEnd {
             | Self::Claimed { .. }
             | Self::Broken { .. }
             | Self::Repeated { .. } => true,
-            // What was never written has no right checksum.
+            // A block that was never written has no right checksum.
             Self::Unreadable { source, .. } => source.is_of_contents(),
             Self::Pointer(_) | Self::TooLong | Self::Damaged { .. } => false,
         }
@@ -109,7 +108,7 @@ impl ChainEnd {
 pub struct LogBlock {
     /// The pointer to it.
     pub pointer: BlockPointer,
-    /// What is in it; `None` if it was never written, as far as one can tell. It is the last then.
+    /// Its contents; `None` if it was apparently never written, which makes it the last one.
     pub contents: Option<LogContents>,
 }
 
@@ -120,7 +119,7 @@ impl LogBlock {
         Verifier::of(&self.pointer).seq
     }
 
-    /// Its records, up to the first that is damaged or was not claimed.
+    /// Its records, up to the first that is damaged or unclaimed.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.contents.iter().flat_map(LogContents::records)
     }
@@ -129,7 +128,7 @@ impl LogBlock {
 /// The contents of a log block.
 #[derive(Clone, Debug)]
 pub struct LogContents {
-    /// The block; encrypted if the log is and its key was not given.
+    /// The block; encrypted if the log is and its key is missing.
     pub data: Bytes,
     /// Its place in the chain.
     pub chain: Chain,
@@ -145,10 +144,10 @@ impl LogContents {
     }
 }
 
-/// What of a log counts.
+/// The part of a log that counts.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Blocks of younger txgs do not.
+    /// Blocks of younger txgs do not count.
     txg: Txg,
     block_seq: u64,
     record_seq: u64,
@@ -156,9 +155,9 @@ struct Limits {
     is_claimed: bool,
 }
 
-/// Walks along a log.
+/// Walks a log.
 ///
-/// A log that was claimed is followed as far as it was claimed.
+/// A claimed log is followed as far as it was claimed.
 #[derive(Debug)]
 pub struct LogChain<'a> {
     pipeline: &'a BlockPipeline,
@@ -166,14 +165,14 @@ pub struct LogChain<'a> {
     key: Option<&'a DatasetKey>,
     pointer: BlockPointer,
     limits: Limits,
-    /// Number of the last record so far.
+    /// Number of the last record visited.
     record_seq: u64,
     visited: HashSet<(VdevId, u64)>,
     end: Option<ChainEnd>,
 }
 
 impl<'a> LogChain<'a> {
-    /// The log that `header` of `objset` begins.
+    /// The log that starts at `header` of `objset`.
     #[must_use]
     pub fn new(pipeline: &'a BlockPipeline, objset: ObjsetId, header: &ZilHeader) -> Self {
         let is_claimed = header.claim_txg.is_some();
@@ -196,8 +195,8 @@ impl<'a> LogChain<'a> {
         }
     }
 
-    /// Decrypts the log. Without its key all there is to know of records is their kinds and the
-    /// pointers to data outside of the log.
+    /// Decrypts the log. Without its key only the kinds of records and the pointers to data outside
+    /// the log are known.
     #[must_use]
     pub const fn with_key(mut self, key: Option<&'a DatasetKey>) -> Self {
         self.key = key;
@@ -211,13 +210,13 @@ impl<'a> LogChain<'a> {
         self
     }
 
-    /// Why the walk has ended; `None` while it has not.
+    /// Why the walk ended; `None` while it has not.
     #[must_use]
     pub const fn end(&self) -> Option<&ChainEnd> {
         self.end.as_ref()
     }
 
-    /// Why the block that the pointer points to does not count.
+    /// Checks whether the block at the pointer counts.
     fn check(&self, seq: u64) -> Result<(), ChainEnd> {
         if self.pointer.is_hole() {
             return Err(ChainEnd::Hole);
@@ -253,8 +252,8 @@ impl<'a> LogChain<'a> {
 }
 
 impl LogChain<'_> {
-    /// The block at which the walk is. What was claimed, but for the last block, is known to have
-    /// been written; all others may miss.
+    /// The current block of the walk. Claimed blocks, except for the last one, are known to have
+    /// been written; all others may be missing.
     fn read_block(&self, seq: u64) -> Result<Bytes, BlockError> {
         let pointer = &self.pointer;
         let must_exist = self.limits.is_claimed && seq < self.limits.block_seq;
@@ -316,9 +315,9 @@ impl Iterator for LogChain<'_> {
     }
 }
 
-/// All blocks that a log has: its own, those that its records point to, and its references to
-/// those that its records share, if they were claimed with it. The first two kinds are there once
-/// each, the others as often as they were counted.
+/// All blocks that a log owns: its own, those that its records point to, and its references to
+/// shared blocks, if they were claimed with it. The first two kinds are listed once each, the
+/// others once per reference.
 #[must_use]
 pub fn owned_blocks(
     pipeline: &BlockPipeline,
@@ -346,7 +345,7 @@ pub struct OwnedBlocks {
 }
 
 impl OwnedBlocks {
-    /// Adds a block, unless it is there.
+    /// Adds a block, unless it is listed.
     pub fn add(&mut self, pointer: &BlockPointer) {
         let Some(first) = pointer.dvas().next() else { return };
         if self.places.insert((first.vdev(), first.offset())) {
@@ -354,7 +353,7 @@ impl OwnedBlocks {
         }
     }
 
-    /// The blocks, in the order in which they were added.
+    /// The blocks, in the order of insertion.
     #[must_use]
     pub fn blocks(&self) -> &[BlockPointer] {
         &self.blocks

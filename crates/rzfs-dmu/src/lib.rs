@@ -6,8 +6,8 @@
 //!                                        checksum, decrypt, decompress)
 //! ```
 //!
-//! [`BlockPipeline`] is the only place that follows a block pointer: whoever wants a block
-//! (objects, zdb, scans) hands in pointers and gets [`Block`]s, decrypted and decompressed.
+//! [`BlockPipeline`] is the only place that follows block pointers: all readers (objects, zdb,
+//! scans) pass pointers to it and get [`Block`]s, decrypted and decompressed.
 //! [`Objset`] and [`Object`] are cheap handles that can be cloned and shared between threads.
 #![forbid(unsafe_code)]
 

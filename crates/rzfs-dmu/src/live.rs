@@ -1,19 +1,18 @@
-//! Object sets that change.
+//! Live object sets, which can be changed.
 //!
 //! ```text
 //! LiveObjset ── objects in memory ── LiveObject
 //!     │                                 ├ what is on disk: its dnode
 //!     └ what is on disk: its root       └ versions: what each txg that is not synced changes
 //! ```
-//! A change goes into the object's version of the transaction's txg: data
-//! blocks, freed ranges, bonus, spill block. Reading looks at the versions, newest first, then at
-//! the disk. A version is frozen when its txg quiesces: a block that changes in a later txg is
-//! copied first, so syncing never waits for writers nor they for it.
+//! A change goes into the object's version of the transaction's txg: data blocks, freed ranges,
+//! bonus, spill block. Reads look at the versions, newest first, then at the disk. A version is
+//! frozen when its txg quiesces: a block that changes in a later txg is copied first, so syncing
+//! and writers never wait for each other.
 //!
-//! Transactions of one object follow each other in the order of their txgs:
-//! [`crate::txg::TxgEngine::begin`] waits for those of an older group. Above that, callers
-//! serialise changes of one object among themselves, and with readers of the same bytes as far as
-//! they want atomicity.
+//! Transactions on one object are ordered by txg: [`crate::txg::TxgEngine::begin`] waits for those
+//! of an older group. Beyond that, callers serialise changes of one object among themselves, and
+//! with readers of the same bytes as far as they need atomicity.
 
 mod begin;
 mod buffer;

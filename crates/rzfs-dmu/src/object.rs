@@ -11,13 +11,12 @@ use rzfs_zap::{Zap, ZapBlocks};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most bytes that one batch of reads asks for.
+/// Maximum bytes requested by one batch of reads.
 const BATCH_BYTES: u64 = 16 << 20;
 
 /// An object of an object set.
 ///
-/// A handle: it can be cloned and shared; its dnode is the one that was on disk when the handle
-/// was made.
+/// A handle: cheap to clone and share; its dnode is the one on disk when the handle was created.
 #[derive(Clone, Debug)]
 pub struct Object {
     objset: Objset,
@@ -36,7 +35,7 @@ impl Object {
         self.id
     }
 
-    /// The set that it belongs to.
+    /// The set it belongs to.
     #[must_use]
     pub fn objset(&self) -> &Objset {
         &self.objset
@@ -58,7 +57,7 @@ impl Object {
         self.dnode.object_type
     }
 
-    /// The bonus, in the byte order [`Object::order`]; empty when it is encrypted and the key not
+    /// The bonus, in byte order [`Object::order`]; empty when it is encrypted and the key is not
     /// loaded.
     #[must_use]
     pub fn bonus(&self) -> &[u8] {
@@ -92,7 +91,7 @@ impl Object {
         }
     }
 
-    /// The error for an object that is not what its user took it for.
+    /// The error for an object of the wrong type.
     #[must_use]
     pub fn wrong_type(&self, wanted: &'static str) -> DmuError {
         DmuError::WrongType {
@@ -108,8 +107,8 @@ impl Object {
         self.tree().spill()
     }
 
-    /// The pointers to the blocks `range` of `level`, checked against the dnode. What lies beyond
-    /// the tree is holes.
+    /// The pointers to the blocks `range` of `level`, checked against the dnode. Blocks beyond the
+    /// tree are holes.
     pub fn pointers(&self, level: u8, range: Range<u64>) -> Vec<Result<BlockPointer, DmuError>> {
         self.tree().pointers(level, range)
     }
@@ -132,15 +131,15 @@ impl Object {
         ObjectRead { object: self, read: tree.begin(0, range, pointers) }
     }
 
-    /// Reads those of these blocks of `level` into the cache that are not there, and the indirect
-    /// blocks above them; the caller bounds the range.
+    /// Reads the missing ones of these blocks of `level` into the cache, with their parents; the
+    /// caller bounds the range.
     pub fn prefetch(&self, level: u8, range: Range<u64>) {
         if level < self.dnode.levels {
             self.tree().prefetch(level, range);
         }
     }
 
-    /// Its size and the shape of its tree, as far as prefetch has to know.
+    /// Its size and the shape of its tree, for prefetching.
     #[must_use]
     pub fn shape(&self) -> ObjectShape {
         ObjectShape {
@@ -154,8 +153,8 @@ impl Object {
         Block::zeros(self.dnode.data_block_size as usize)
     }
 
-    /// Fills `buffer` with the bytes from `offset` on; holes and what lies beyond the last block
-    /// read as zeros.
+    /// Fills `buffer` with the bytes from `offset` on; holes and bytes beyond the last block read
+    /// as zeros.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DmuError> {
         let extent = self.dnode.extent();
         let have = extent.saturating_sub(offset).min(buffer.len() as u64) as usize;
@@ -199,7 +198,7 @@ impl Object {
         Ok(found.map(|block| block.saturating_mul(block_size).max(offset)))
     }
 
-    /// The ZAP that the object holds.
+    /// The ZAP in the object.
     pub fn zap(&self) -> Result<Zap<Self>, DmuError> {
         if !self.object_type().is_zap() {
             return Err(self.wrong_type("a ZAP"));
@@ -207,15 +206,14 @@ impl Object {
         Zap::open(self.clone()).map_err(|source| self.zap_error(source))
     }
 
-    /// Gives an error of the object's ZAP its place.
+    /// Adds the location to an error of the object's ZAP.
     #[must_use]
     pub fn zap_error(&self, source: rzfs_zap::ZapError<DmuError>) -> DmuError {
         DmuError::Zap { objset: self.objset.id(), object: self.id, source: Box::new(source) }
     }
 }
 
-/// Data blocks of an object that are being read: it is known how they will be had, and nobody
-/// has waited for them yet.
+/// Data blocks of an object being read: their sources are known, but not waited for yet.
 #[must_use = "others wait for its blocks"]
 pub struct ObjectRead<'a> {
     object: &'a Object,
@@ -237,7 +235,7 @@ impl ObjectRead<'_> {
     }
 }
 
-/// Fills `buffer` with the bytes from `offset` on, out of blocks that are read in batches.
+/// Fills `buffer` with the bytes from `offset` on, from blocks read in batches.
 pub(crate) fn fill_from_blocks(
     block_size: u64,
     offset: u64,

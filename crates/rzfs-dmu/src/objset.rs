@@ -20,12 +20,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Dnode blocks that an iteration reads together.
+/// Dnode blocks read together by an iteration.
 const BLOCKS_AHEAD: u64 = 32;
 
 /// An object set.
 ///
-/// A handle: it can be cloned and shared.
+/// A handle: cheap to clone and share.
 #[derive(Clone, Debug)]
 pub struct Objset {
     inner: Arc<Inner>,
@@ -39,8 +39,7 @@ struct Inner {
     block: ObjsetBlock,
     key: Option<Arc<DatasetKey>>,
     existence: Existence,
-    /// Whether a sync has put another one in its place, so that the space of what only this one has
-    /// may be given to others.
+    /// Whether a sync has replaced it, so that the space of what only this one has may be reused.
     is_replaced: AtomicBool,
 }
 
@@ -50,7 +49,7 @@ impl InForce for Objset {
     }
 }
 
-/// An object that an iteration found.
+/// An object found by an iteration.
 #[derive(Debug)]
 pub struct DnodeEntry {
     /// Its number.
@@ -62,8 +61,8 @@ pub struct DnodeEntry {
 impl Objset {
     /// Opens the object set whose root block `root` points to.
     ///
-    /// Without the key of an encrypted set its dnodes are readable, and so are objects whose type
-    /// is not encrypted; the MACs are not verified then.
+    /// Without the key of an encrypted set its dnodes are readable, as are objects of unencrypted
+    /// types; the MACs are then not verified.
     pub fn open(
         pipeline: &Arc<BlockPipeline>,
         id: ObjsetId,
@@ -73,7 +72,7 @@ impl Objset {
         Self::open_while(pipeline, id, root, key, Existence::default())
     }
 
-    /// The same of one that may be destroyed: nothing of it is read then.
+    /// The same for a set that may be destroyed: after that it is not read.
     pub fn open_while(
         pipeline: &Arc<BlockPipeline>,
         id: ObjsetId,
@@ -115,7 +114,7 @@ impl Objset {
         Self::new(Inner { pipeline, id, root, block, key, existence, is_replaced })
     }
 
-    /// The set after its root block was written.
+    /// The set after its root block has been written.
     pub(crate) fn rewritten(&self, root: BlockPointer, block: ObjsetBlock) -> Self {
         let Inner { pipeline, id, key, existence, .. } = &*self.inner;
         let (pipeline, id, key) = (Arc::clone(pipeline), *id, key.clone());
@@ -127,19 +126,18 @@ impl Objset {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The set as it is now, for those who keep its blocks from being used again whatever takes its
-    /// place.
+    /// The current set, for holders that keep its blocks from being reused, even if it is replaced.
     #[must_use]
     pub fn kept(&self) -> Self {
         self.rewritten(self.inner.root, self.inner.block.clone())
     }
 
-    /// Says that another one has taken its place on disk.
+    /// Marks it as replaced on disk.
     pub(crate) fn set_replaced(&self) {
         self.inner.is_replaced.store(true, Ordering::Release);
     }
 
-    /// Whether another one has taken its place on disk.
+    /// Whether it was replaced on disk.
     pub(crate) fn is_replaced(&self) -> bool {
         self.inner.is_replaced.load(Ordering::Acquire)
     }
@@ -172,31 +170,31 @@ impl Objset {
         ZilHeader::decode(&block.zil_header, block.order).map_err(corrupt)
     }
 
-    /// What it holds.
+    /// The type of its contents.
     #[must_use]
     pub fn objset_type(&self) -> ObjsetType {
         self.inner.block.objset_type
     }
 
-    /// The pipeline that its blocks come through.
+    /// The pipeline that reads its blocks.
     #[must_use]
     pub fn pipeline(&self) -> &Arc<BlockPipeline> {
         &self.inner.pipeline
     }
 
-    /// Whether it is encrypted and the key not loaded.
+    /// Whether it is encrypted and the key is not loaded.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.inner.key.is_none() && self.inner.root.has_crypt_bit()
     }
 
-    /// Whether it was destroyed since it was opened.
+    /// Whether it was destroyed after it was opened.
     #[must_use]
     pub fn is_destroyed(&self) -> bool {
         self.inner.existence.has_ended()
     }
 
-    /// Fails when it was destroyed since it was opened.
+    /// Fails when it was destroyed after it was opened.
     ///
     /// # Errors
     /// [`DmuError::Superseded`].
@@ -221,16 +219,15 @@ impl Objset {
         self.inner.key.as_ref()
     }
 
-    /// A walk over all of its block pointers, parents first; its [root](Self::root) is where that
-    /// begins.
+    /// A walk over all of its block pointers, parents first, starting at its [root](Self::root).
     #[must_use]
     pub fn traversal(&self) -> Traversal<'_> {
         let Inner { pipeline, id, key, .. } = &*self.inner;
         Traversal::parents_first(pipeline, *id).with_key(key.as_ref())
     }
 
-    /// Reads blocks of this set past the cache: what the cache has is taken from it, and nothing is
-    /// put there. Results are in the order of the blocks.
+    /// Reads blocks of this set, bypassing the cache: cached blocks are used, but none are added.
+    /// Results are in the order of the blocks.
     pub fn read_past_cache(
         &self,
         blocks: &[(BlockPointer, Bookmark)],
@@ -247,7 +244,7 @@ impl Objset {
         read.into_iter().zip(blocks).map(result).collect()
     }
 
-    /// Reads blocks of this set as they are stored, compressed and encrypted, past the cache.
+    /// Reads stored blocks of this set, compressed and encrypted, bypassing the cache.
     pub fn read_stored(&self, blocks: &[(BlockPointer, Bookmark)]) -> Vec<Result<Bytes, DmuError>> {
         let pointers: Vec<&BlockPointer> = blocks.iter().map(|(pointer, _)| pointer).collect();
         let read = self.inner.pipeline.read_while(&pointers, self);
@@ -257,7 +254,7 @@ impl Objset {
         read.into_iter().zip(blocks).map(result).collect()
     }
 
-    /// Why a block cannot be read: that of a set that has gone may be another one.
+    /// The error for an unreadable block: blocks of a destroyed set may have been reused.
     fn block_error(&self, bookmark: Bookmark, source: BlockError) -> DmuError {
         self.require_current().err().unwrap_or(DmuError::Block { bookmark, source })
     }
@@ -287,7 +284,7 @@ impl Objset {
         }
     }
 
-    /// The dnode of an object in the block that it lies in.
+    /// The dnode of an object in its dnode block.
     fn dnode_in(&self, block: &Block, id: ObjectId) -> Result<Option<Dnode>, DmuError> {
         let slot = (id.0 % (block.data.len() / SLOT_SIZE).max(1) as u64) as usize;
         if !dnode::starts_at(&block.data, slot) {
@@ -301,8 +298,8 @@ impl Objset {
         DmuError::Dnode { objset: self.inner.id, object, source }
     }
 
-    /// All objects from `first` on, in the order of their numbers. What cannot be read is an
-    /// error in its place, and the iteration goes on behind it.
+    /// All objects from `first` on, in numeric order. Unreadable ones yield an error in their
+    /// place, and the iteration continues.
     pub fn objects_from(
         &self,
         first: ObjectId,
@@ -310,13 +307,13 @@ impl Objset {
         Dnodes::new(self.clone(), first)
     }
 
-    /// All objects, in the order of their numbers; see [`Objset::objects_from`].
+    /// All objects, in numeric order; see [`Objset::objects_from`].
     pub fn objects(&self) -> impl Iterator<Item = Result<DnodeEntry, DmuError>> + use<> {
         self.objects_from(ObjectId(1))
     }
 }
 
-/// Dnode slots in a block of the meta-dnode.
+/// Dnode slots per block of the meta-dnode.
 fn slots_of(tree: &Tree<'_>) -> u64 {
     (u64::from(tree.dnode.data_block_size) / SLOT_SIZE as u64).max(1)
 }
@@ -338,7 +335,7 @@ impl Dnodes {
         Self { objset, first, next_block, visited: Visited::default(), found: VecDeque::new() }
     }
 
-    /// Reads the next dnode blocks that are no holes.
+    /// Reads the next dnode blocks that are not holes.
     fn advance(&mut self) {
         let Some(from) = self.next_block.take() else { return };
         let objset = self.objset.clone();

@@ -1,8 +1,7 @@
-//! Threads that may not fail because devices do: they wait until somebody has mended these.
+//! Threads that must not fail because of devices: they wait until these are repaired.
 //!
-//! What a txg changes it has to read first, and a txg that is half made can neither be written nor
-//! be taken back. So where others get an error, the thread that syncs, and those that help it, wait
-//! and try again.
+//! A txg has to read what it changes, and a half-written txg can neither be completed nor reverted.
+//! So where others get an error, the syncing thread and its helpers wait and retry.
 
 use crate::BlockError;
 use parking_lot::RwLock;
@@ -12,11 +11,11 @@ use std::sync::Weak;
 
 /// Waits for the devices of a pool.
 pub trait DeviceWaiter: Send + Sync {
-    /// Waits until devices that failed are to be asked again; `false`: they never are.
+    /// Waits until failed devices are to be retried; `false`: they never are.
     fn wait(&self, error: &BlockError) -> bool;
 }
 
-/// What a thread does when devices fail.
+/// How a thread reacts to failing devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Patience {
     /// It gets an error.
@@ -30,23 +29,23 @@ thread_local! {
     static PATIENCE: Cell<Patience> = const { Cell::new(Patience::None) };
 }
 
-/// A thread has another patience while this exists.
+/// Sets the patience of a thread while it exists.
 #[derive(Debug)]
 #[must_use = "it ends when this is dropped"]
 pub struct PatienceGuard {
     before: Patience,
-    /// It is of the thread that made it.
+    /// Not [`Send`]: it belongs to the thread that created it.
     _of_thread: PhantomData<*const ()>,
 }
 
 impl Patience {
-    /// That of this thread, for threads that help it.
+    /// The current patience of this thread, for its helpers.
     #[must_use]
     pub fn of_this_thread() -> Self {
         PATIENCE.get()
     }
 
-    /// Makes it that of this thread.
+    /// Sets it for this thread.
     pub fn enter(self) -> PatienceGuard {
         PatienceGuard { before: PATIENCE.replace(self), _of_thread: PhantomData }
     }
@@ -58,18 +57,18 @@ impl Drop for PatienceGuard {
     }
 }
 
-/// Who waits, when the pool is one that is written.
+/// The device waiter of a writable pool.
 #[derive(Default)]
 pub(crate) struct Waiter(RwLock<Option<Weak<dyn DeviceWaiter>>>);
 
 impl Waiter {
-    /// Says who waits.
+    /// Sets the waiter.
     pub(crate) fn set(&self, waiter: Weak<dyn DeviceWaiter>) {
         *self.0.write() = Some(waiter);
     }
 
-    /// Waits for devices because of this error, if this thread is to and they may have what is
-    /// wanted; whether to try again then.
+    /// Waits for devices because of this error, if this thread is patient and they may have the
+    /// data; returns whether to retry.
     pub(crate) fn wait(&self, error: &BlockError) -> bool {
         if Patience::of_this_thread() == Patience::None || !error.may_come_back() {
             return false;

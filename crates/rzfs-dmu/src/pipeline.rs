@@ -1,17 +1,16 @@
 //! The block pipeline: from a block pointer to the block's contents.
 //!
-//! It is the one place where pointers are followed. A batch goes through these steps, each for
-//! the whole batch before the next:
+//! It is the one place where pointers are followed. A batch goes through these steps together:
 //!
-//! 1. holes and embedded data need no device; what the cache has is taken from it; what another
-//!    thread is reading already is waited for at the end;
-//! 2. the first copies of the rest are read together; the vdev layer repairs what redundancy can
-//!    repair, with the block's checksum as the judge;
-//! 3. blocks whose copy is lost go on with their next copy;
-//! 4. each block is decrypted and decompressed, by several threads when there is much of it, and
-//!    enters the cache, where it reaches those who wait for it.
+//! 1. holes and embedded data need no device; cached blocks are taken from the cache; blocks being
+//! read by other threads are waited for at the end;
+//! 2. the first copies of the rest are read together; the vdev layer repairs what redundancy
+//! allows, verified by the block's checksum;
+//! 3. blocks with a lost copy continue with their next copy;
+//! 4. each block is decrypted and decompressed, by several threads for large batches, and enters
+//! the cache, where waiters receive it.
 //!
-//! A block that several threads want at the same time is read by the first of them.
+//! A block wanted by several threads at once is read by the first of them.
 
 mod batch;
 mod decode;
@@ -50,9 +49,9 @@ pub struct PipelineOptions {
     pub salt: Salt,
     /// Whether gang headers can be larger than a sector (feature `dynamic_gang_header`).
     pub dynamic_gang_headers: bool,
-    /// Most bytes of block contents to keep in memory.
+    /// Maximum size of the block cache in bytes.
     pub arc_max: u64,
-    /// What else is tuned about the cache, and how far to read ahead.
+    /// Other tunables of the cache and of prefetching.
     pub tunables: Tunables,
     /// Fault injection for tests.
     pub injector: Option<Arc<dyn BlockInjector>>,
@@ -61,19 +60,19 @@ pub struct PipelineOptions {
 /// A block to read.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRequest<'a> {
-    /// Where it is.
+    /// Its location.
     pub pointer: &'a BlockPointer,
-    /// What it is.
+    /// Its identity.
     pub bookmark: Bookmark,
-    /// The key of its objset; `None` if the objset is not encrypted or the key not loaded.
+    /// The key of its objset; `None` if the objset is not encrypted or the key is not loaded.
     ///
-    /// Without the key an encrypted block is an error, but for a block of dnodes: its dnodes are
-    /// readable, only those of their bonuses that are encrypted stay ciphertext.
+    /// Without the key an encrypted block is an error, except for dnode blocks: their dnodes are
+    /// readable, only encrypted bonuses stay ciphertext.
     pub key: Option<&'a Arc<DatasetKey>>,
 }
 
 impl BlockRequest<'_> {
-    /// Whether the block is encrypted and the key not at hand.
+    /// Whether the block is encrypted and the key is missing.
     fn is_locked(&self) -> bool {
         self.key.is_none() && self.pointer.protection() == Protection::Encrypted
     }
@@ -123,13 +122,13 @@ impl BlockPipeline {
         })
     }
 
-    /// The vdevs below, as they are now.
+    /// The current vdevs.
     #[must_use]
     pub fn vdevs(&self) -> Arc<VdevTree> {
         self.stored.vdevs.get()
     }
 
-    /// Where the vdevs below are, which can become more.
+    /// The current vdevs, shared; more can be added.
     #[must_use]
     pub const fn current_vdevs(&self) -> &Arc<CurrentTree> {
         &self.stored.vdevs
@@ -141,12 +140,12 @@ impl BlockPipeline {
         &self.cache
     }
 
-    /// The blocks of the MOS that stay in memory besides.
+    /// The MOS blocks that also stay in memory.
     pub(crate) const fn held(&self) -> &Held {
         &self.held
     }
 
-    /// What all predictive prefetch of the pool shares.
+    /// Shared state of all predictive prefetching in the pool.
     #[must_use]
     pub fn prefetching(&self) -> &Arc<PrefetchActivity> {
         &self.prefetching
@@ -158,7 +157,7 @@ impl BlockPipeline {
         &self.stored.salt
     }
 
-    /// The blocks that somebody wanted and could not get, but for those that were only prefetched.
+    /// The blocks that could not be read, except for those only prefetched.
     #[must_use]
     pub const fn damage(&self) -> &Damage {
         &self.damage
@@ -169,13 +168,12 @@ impl BlockPipeline {
         &self.stored.in_flight
     }
 
-    /// Reads blocks as they are stored, compressed and encrypted, bypassing the cache. Checksums
-    /// are verified.
+    /// Reads stored blocks, compressed and encrypted, bypassing the cache. Checksums are verified.
     pub fn read_stored(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
         self.stored.read_injected(pointers, Expectation::Present)
     }
 
-    /// The same of blocks that may be replaced meanwhile.
+    /// The same for blocks that may be replaced meanwhile.
     pub(crate) fn read_while(
         &self,
         pointers: &[&BlockPointer],
@@ -184,35 +182,35 @@ impl BlockPipeline {
         self.stored.read_injected(pointers, Expectation::While(owner))
     }
 
-    /// The same of blocks that need not be there, like the next one of an intent log: no device
-    /// is to blame for those that are not.
+    /// The same for blocks that may not exist, like the next one of an intent log: missing ones do
+    /// not count as device errors.
     pub fn read_speculative(&self, pointers: &[&BlockPointer]) -> Vec<Result<Bytes, BlockError>> {
         self.stored.read_injected(pointers, Expectation::Possible)
     }
 
-    /// The members of the gang header that `parent` points to, for whoever accounts for the space
-    /// of a gang block; its data come from reading the leader.
+    /// The members of the gang header that `parent` points to, for accounting the space of a gang
+    /// block; its data come from reading the leader.
     ///
     /// # Errors
     /// [`BlockError`] when no copy of the header can be read, or it is damaged or contradicts its
-    /// parent. Whoever follows members that are gangs again stops at
+    /// parent. Callers that follow nested gangs stop at
     /// [`MAX_GANG_DEPTH`](crate::MAX_GANG_DEPTH).
     pub fn gang_members(&self, parent: &BlockPointer) -> Result<Vec<BlockPointer>, BlockError> {
         self.stored.gang_members(parent)
     }
 
-    /// Says who waits for the devices; without, and when it is gone, patient threads get errors
-    /// like others.
+    /// Sets the device waiter; without one, or when it is gone, patient threads get errors like
+    /// others.
     pub fn set_device_waiter(&self, waiter: Weak<dyn DeviceWaiter>) {
         self.stored.waiter.set(waiter);
     }
 
-    /// By how much space on a vdev is to be shrunk to count data only, in 512ths.
+    /// The ratio that deflates space on a vdev to data only, in 512ths.
     pub(crate) fn deflate_ratio(&self, vdev: VdevId) -> u64 {
         self.stored.vdevs.get().deflate_ratio(vdev).unwrap_or(SECTOR_SIZE)
     }
 
-    /// Keeps the contents of a block that was just written, in place of what its key had.
+    /// Caches the contents of a newly written block, replacing those under its key.
     pub(crate) fn remember(
         &self,
         bookmark: Bookmark,
@@ -227,8 +225,8 @@ impl BlockPipeline {
     }
 }
 
-/// Never reaching further ahead than a part of the cache: what is prefetched has to stay in it until
-/// it is wanted.
+/// Limits prefetching to a part of the cache: prefetched blocks must stay in it until they are
+/// used.
 fn prefetch_tunables(tunables: &Tunables, arc_max: u64) -> PrefetchTunables {
     let wanted = PrefetchTunables::from(tunables);
     PrefetchTunables {
@@ -238,7 +236,7 @@ fn prefetch_tunables(tunables: &Tunables, arc_max: u64) -> PrefetchTunables {
     }
 }
 
-/// The identity of a block in the cache: where its first copy was put, and when.
+/// The cache key of a block: the address of its first copy, and its birth.
 fn block_key(bp: &BlockPointer) -> Option<BlockKey> {
     let dva = bp.dvas().next()?;
     Some(BlockKey {

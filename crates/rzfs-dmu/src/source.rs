@@ -1,4 +1,4 @@
-//! Objects that are read: of a set that is only read, or of one that changes.
+//! Objects for reading: of a read-only set, or of a live one.
 
 use crate::live::{CloneSource, LiveObject, LiveObjset};
 use crate::{Block, DmuError, Object, Objset};
@@ -11,14 +11,14 @@ use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// A set of objects: one that is only read, or one that changes.
+/// A set of objects, read-only or live.
 pub trait ObjectSource {
     /// Its objects.
     type Object: SourceObject;
 
     /// Its number.
     fn id(&self) -> ObjsetId;
-    /// The set as it is on disk.
+    /// The set on disk.
     fn on_disk(&self) -> Objset;
     /// The object with this number.
     fn object(&self, id: ObjectId) -> Result<Self::Object, DmuError>;
@@ -47,7 +47,7 @@ pub trait SourceObject: ZapBlocks<Error = DmuError> + Sized {
     fn has_spill(&self) -> Result<bool, DmuError>;
     /// Its spill block.
     fn spill(&self) -> Result<Option<Block>, DmuError>;
-    /// Space that its blocks take on disk, in bytes.
+    /// Space used by its blocks on disk, in bytes.
     fn used(&self) -> u64;
     /// 512-byte slots of its dnode.
     fn slots(&self) -> Result<u8, DmuError>;
@@ -55,10 +55,10 @@ pub trait SourceObject: ZapBlocks<Error = DmuError> + Sized {
     fn data_block_size(&self) -> Result<u32, DmuError>;
     /// Bytes up to the end of its last block.
     fn extent(&self) -> Result<u64, DmuError>;
-    /// The object as it is on disk, if it is there.
+    /// The object on disk, if it is there.
     fn on_disk(&self) -> Option<Cow<'_, Object>>;
-    /// Reads blocks together; the caller bounds the range. `begun` is told how they were found
-    /// before this thread waits for them.
+    /// Reads blocks together; the caller bounds the range. `begun` is called with how they were
+    /// found before this thread waits for them.
     fn read_blocks(
         &self,
         blocks: Range<u64>,
@@ -72,23 +72,23 @@ pub trait SourceObject: ZapBlocks<Error = DmuError> + Sized {
     /// The first byte at or after `offset` that is in a hole; `None` when the data reaches to the
     /// end of the last block.
     fn next_hole(&self, offset: u64) -> Result<Option<u64>, DmuError>;
-    /// What the blocks of a range are, up to the first that cannot be shared.
+    /// The blocks in a range, up to the first that cannot be shared.
     fn clone_sources(&self, blocks: Range<u64>) -> Result<Vec<CloneSource>, DmuError>;
     /// Another object of the same set.
     fn sibling(&self, id: ObjectId) -> Result<Self, DmuError>;
-    /// Fails when its set was destroyed, or another one has taken its place.
+    /// Fails when its set was destroyed or replaced.
     ///
     /// # Errors
     /// [`DmuError::Superseded`].
     fn require_current(&self) -> Result<(), DmuError>;
 
-    /// The error for an object that is not what its user took it for.
+    /// The error for an object of the wrong type.
     fn is_not(&self, found: ObjectType, wanted: &'static str) -> DmuError {
         let (objset, object, found) = (self.objset_id(), self.id(), found.name());
         DmuError::WrongType { objset, object, found, wanted }
     }
 
-    /// The ZAP that it holds.
+    /// The ZAP in it.
     fn into_zap(self) -> Result<Zap<Self>, DmuError> {
         let found = self.object_type()?;
         if !found.is_zap() {

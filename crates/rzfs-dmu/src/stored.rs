@@ -1,5 +1,4 @@
-//! Blocks as they are stored, in one piece each: which copies there are, and which of them can be
-//! read.
+//! Stored blocks in one piece each: their copies, and which of them can be read.
 
 use crate::BlockError;
 use crate::in_flight::InFlight;
@@ -12,20 +11,19 @@ use rzfs_format::{BlockPointer, Dva};
 use rzfs_vdev::{BlockRead, CurrentTree, VdevError, Verify};
 use std::sync::Arc;
 
-/// Whether the blocks that are read have to be there.
+/// Whether the blocks being read must exist.
 #[derive(Clone, Copy)]
 pub(crate) enum Expectation<'a> {
-    /// Somebody wrote them: a device that does not have them has made an error.
+    /// They were written: a device without them has an error.
     Present,
-    /// The same, as long as they are in force: what is there afterwards is not what was wanted, and
-    /// nobody's error.
+    /// The same, as long as they are in force: afterwards other contents are not an error.
     While(&'a dyn InForce),
-    /// They may never have been written, or be wanted by nobody: nothing is counted.
+    /// They may never have been written, or not be needed: no errors are counted.
     Possible,
 }
 
 impl Expectation<'_> {
-    /// Whether what was found instead of a block is an error.
+    /// Whether wrong contents are an error.
     pub(crate) fn is_in_force(self, pointer: &BlockPointer) -> bool {
         match self {
             Self::While(owner) => owner.is_in_force(pointer),
@@ -34,7 +32,7 @@ impl Expectation<'_> {
     }
 }
 
-/// What the checksum in a pointer says about its block.
+/// Verifies a block by the checksum in its pointer.
 struct Checksummed<'a> {
     pointer: &'a BlockPointer,
     salt: &'a Salt,
@@ -51,10 +49,10 @@ impl Verify for Checksummed<'_> {
     }
 }
 
-/// The blocks of one pool, compressed and encrypted as they are.
+/// The stored blocks of one pool, compressed and encrypted.
 pub(crate) struct StoredBlocks {
     pub(crate) vdevs: Arc<CurrentTree>,
-    /// What is on its way to the devices.
+    /// Blocks being written.
     pub(crate) in_flight: Arc<InFlight>,
     /// The salt of keyed checksums.
     pub(crate) salt: Salt,
@@ -62,12 +60,12 @@ pub(crate) struct StoredBlocks {
     pub(crate) dynamic_gang_headers: bool,
     /// Fault injection for tests.
     pub(crate) injector: Option<Arc<dyn BlockInjector>>,
-    /// Who waits when devices fail.
+    /// Waits when devices fail.
     pub(crate) waiter: Waiter,
 }
 
 impl StoredBlocks {
-    /// What was stored, or what an injector makes of it.
+    /// The stored data, or its replacement by an injector.
     pub(crate) fn injected(&self, pointer: &BlockPointer, stored: Bytes) -> Bytes {
         match &self.injector {
             Some(injector) => injector.inject_stored(pointer, stored),
@@ -75,8 +73,8 @@ impl StoredBlocks {
         }
     }
 
-    /// Makes an attempt to read blocks, and others at those that failed, as long as this thread is
-    /// to wait for devices.
+    /// Tries to read blocks, and retries those that failed as long as this thread is to wait for
+    /// devices.
     pub(crate) fn patiently(
         &self,
         pointers: &[&BlockPointer],
@@ -93,7 +91,7 @@ impl StoredBlocks {
         results
     }
 
-    /// Tries to read blocks that lie in one piece, copy by copy.
+    /// Tries to read blocks stored in one piece, copy by copy.
     pub(crate) fn try_to_read(
         &self,
         pointers: &[&BlockPointer],
@@ -137,7 +135,7 @@ impl StoredBlocks {
         }
     }
 
-    /// Reads copies of blocks from the devices, or from what is on its way there.
+    /// Reads copies of blocks from the devices, or from those being written.
     pub(crate) fn read_copies(
         &self,
         reads: Vec<BlockRead<'_>>,
@@ -158,7 +156,7 @@ impl StoredBlocks {
         results.into_iter().flatten().collect()
     }
 
-    /// The copies that lie inside of this pool's vdevs, the first to try last.
+    /// The copies inside this pool's vdevs, the first to try last.
     pub(crate) fn copies(&self, bp: &BlockPointer) -> Vec<Dva> {
         let vdevs = self.vdevs.get();
         let mut copies: Vec<Dva> = bp.dvas().filter(|dva| vdevs.contains(*dva)).collect();
@@ -172,8 +170,8 @@ fn is_missing(result: &Result<Bytes, BlockError>) -> bool {
     !matches!(result, Ok(_) | Err(BlockError::Overtaken))
 }
 
-/// Whether what came of another copy says more than what is known: as long as one copy may be had
-/// when its devices work again, the block is not lost.
+/// Whether the result of another copy is more informative: as long as one copy may be readable when
+/// its devices work again, the block is not lost.
 fn is_news(known: &Result<Bytes, BlockError>, other: &Result<Bytes, BlockError>) -> bool {
     let may_be_mended =
         |result: &Result<_, BlockError>| result.as_ref().is_err_and(|error| !error.is_damage());

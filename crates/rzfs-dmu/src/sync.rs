@@ -3,11 +3,10 @@
 //! ```text
 //! level 0 of all objects ─> their level 1 ─> ... ─> dnodes ─> blocks of dnodes ─> ... ─> root
 //! ```
-//! Nothing above the data is dirty before it is synced: what changes in open context is data
-//! blocks, bonuses and ranges to free, and here the trees of pointers follow from that. Each
-//! level of all objects is one batch for the [`BlockWriter`], so a parent always has its
-//! children's final pointers. Memory is bounded: a batch has 64 MiB of data at most, or 128
-//! parents.
+//! Only data is dirty before the sync: open context changes data blocks, bonuses and ranges to
+//! free, and the pointer trees are updated here. Each level of all objects is one batch for the
+//! [`BlockWriter`], so a parent always has its children's final pointers. Memory is bounded: a
+//! batch has at most 64 MiB of data, or 128 parents.
 
 mod descent;
 mod error;
@@ -23,33 +22,33 @@ pub(crate) use trees::sync_trees;
 use crate::write::{BlockWriter, ObjsetPolicy, WriteContext};
 use rzfs_format::BlockPointer;
 
-/// Most bytes of data in a batch.
+/// Maximum bytes of data in a batch.
 const BATCH_BYTES: usize = 64 << 20;
-/// Most indirect blocks in a batch.
+/// Maximum indirect blocks in a batch.
 const BATCH_GROUPS: usize = 128;
 
-/// Whoever owns an object set's space: told of every block that is born or dies in it.
+/// The owner of an object set's space: notified of every block that is born or dies in it.
 pub trait BlockAccounting {
-    /// A block has become part of the set.
+    /// A block was added to the set.
     fn born(&mut self, pointer: &BlockPointer);
-    /// A block of somebody else's has become part of the set, too: its logical birth is this txg,
-    /// its physical one an earlier txg.
+    /// A shared block was added to the set: its logical birth is this txg, its physical birth an
+    /// earlier one.
     fn shared(&mut self, pointer: &BlockPointer);
-    /// A block is no longer part of it.
+    /// A block was removed from the set.
     fn killed(&mut self, pointer: &BlockPointer);
-    /// An object was freed, but damage hides so many bytes of it (deflated): nobody frees them.
+    /// An object was freed, but damage hides this many bytes of it (deflated), which are leaked.
     fn lost(&mut self, bytes: u64);
 }
 
 /// How the blocks of one object set are synced.
 pub struct SyncContext<'a> {
-    /// Makes the pointers.
+    /// Creates the pointers.
     pub writer: &'a BlockWriter,
-    /// In which txg and pass.
+    /// The txg and pass.
     pub write: WriteContext<'a>,
-    /// As which policy says.
+    /// The policy.
     pub policy: ObjsetPolicy,
-    /// Who is told.
+    /// The accounting to notify.
     pub accounting: &'a mut dyn BlockAccounting,
 }
 

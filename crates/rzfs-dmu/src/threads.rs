@@ -1,9 +1,9 @@
-//! Threads for work that can do with fewer of them.
+//! Threads for work that can be done with fewer of them.
 
 use std::io;
 
-/// Starts so many threads, or as many as the system gives: `start` starts the next one, which has
-/// this number. Who asks has to do without any, too.
+/// Starts this many threads, or as many as the system allows: `start` starts the next one, with
+/// this number. Callers must be able to do without any.
 pub fn start_up_to<T>(wanted: usize, start: impl FnMut(usize) -> io::Result<T>) -> Vec<T> {
     (0..wanted).map(start).map_while(Result::ok).collect()
 }
@@ -12,7 +12,7 @@ pub fn start_up_to<T>(wanted: usize, start: impl FnMut(usize) -> io::Result<T>) 
 mod tests {
     use super::*;
 
-    /// The numbers of threads that are started where the system gives only so many.
+    /// The numbers of the threads started when the system allows only so many.
     fn started(wanted: usize, given: usize) -> Vec<usize> {
         let mut asked = 0;
         let threads = start_up_to(wanted, |number| {

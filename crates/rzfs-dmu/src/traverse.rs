@@ -1,6 +1,6 @@
 //! Visiting every block pointer of an object set.
 //!
-//! A [`Traversal`] hands each pointer below a root block, and that of the root itself, to a
+//! A [`Traversal`] passes each pointer below a root block, and that of the root itself, to a
 //! [`Visitor`], once, in one of two orders:
 //!
 //! ```text
@@ -10,17 +10,17 @@
 //!                   ─> accounting objects ─> root
 //! ```
 //!
-//! Either way objects come in the order of their numbers and blocks in that of their offsets, a
-//! spill block last. Scrubs, `zdb -b` and send want parents first; whoever frees a dataset wants
-//! children first, so that a block goes when nothing is left below it (spec 04, section 4.5).
+//! In either order objects are visited by number and blocks by offset, a spill block last. Scrubs,
+//! `zdb -b` and send need parents first; freeing a dataset needs children first, so that a block is
+//! freed when nothing is left below it (spec 04, section 4.5).
 //!
-//! - **What is old is skipped.** A block is never older than what is below it, so a tree whose
-//!   root was not born after the txg of interest is not read.
-//! - **A walk can stop anywhere and go on later**, since both orders are total: the bookmark of
-//!   the next block says all. It is what is on disk for datasets that are being destroyed.
-//! - **Damage is local.** The visitor is told and decides; what hangs below is left out.
-//! - **Memory is bounded** by one batch of blocks for each level, which are read together, and
-//!   some 32 bytes for each indirect block.
+//! - **Old blocks are skipped.** A block is never older than its descendants, so a tree whose root
+//!   was not born after the txg of interest is not read.
+//! - **A walk can stop anywhere and resume later**, since both orders are total: the bookmark of
+//!   the next block suffices. It is stored on disk for datasets being destroyed.
+//! - **Damage is local.** The visitor is notified and decides; descendants are skipped.
+//! - **Memory is bounded** by one batch of blocks for each level, which are read together, and some
+//!   32 bytes for each indirect block.
 
 mod place;
 
@@ -37,56 +37,55 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Indirect or dnode blocks that are read together.
+/// Indirect or dnode blocks read together.
 const BATCH: usize = 64;
 
-/// A block pointer, where it belongs.
+/// A block pointer and its location.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit<'a> {
     /// Its place.
     pub bookmark: Bookmark,
     /// The pointer.
     pub pointer: &'a BlockPointer,
-    /// The object that has it; `None` for the root block of an object set.
+    /// The object it belongs to; `None` for the root block of an object set.
     pub dnode: Option<&'a Dnode>,
 }
 
-/// A slot of a dnode block at which a dnode starts, or could: those inside of a large one are none.
+/// A slot of a dnode block that can start a dnode: slots inside a large one are not included.
 #[derive(Clone, Copy, Debug)]
 pub struct DnodeSlot<'a> {
-    /// The object whose dnode it is, or would be.
+    /// The object of the slot.
     pub object: ObjectId,
     /// Its dnode; `None` when the slot is free.
     pub dnode: Option<&'a Dnode>,
-    /// The dnode as it is stored, in the byte order of the block; 512 bytes of a free one.
+    /// The stored dnode, in the byte order of the block; 512 bytes of a free one.
     pub bytes: &'a [u8],
 }
 
-/// What a traversal reports to. When a method breaks off, the walk ends, and the next one can
-/// begin with what it was called for.
+/// Receives the events of a traversal. When a method breaks, the walk ends, and the next one can
+/// resume at that event.
 pub trait Visitor {
     /// A block pointer that is not a hole.
     fn block(&mut self, visit: &Visit<'_>) -> ControlFlow<()>;
 
-    /// A slot of a block of dnodes, before the blocks of the object in it. Whatever the age of a
-    /// dnode, it is seen with its block.
+    /// A slot of a dnode block, before the blocks of its object. Dnodes of any age are reported
+    /// with their block.
     fn slot(&mut self, _slot: &DnodeSlot<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// A hole, at the level at which it begins; none is behind the last block of its object, unless
-    /// the walk shows those too. One without a birth txg was always there, or nobody knows since
-    /// when.
+    /// A hole, at the level at which it begins; holes after the last block of an object are only
+    /// reported on request. One without a birth txg always existed, or its age is unknown.
     fn hole(&mut self, _hole: &Visit<'_>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// Something that cannot be read. What is below it is not visited; it is itself, next, if
-    /// there is a pointer to it.
+    /// Something that cannot be read. Its descendants are not visited; the block itself is visited
+    /// next, if there is a pointer to it.
     fn damage(&mut self, error: DmuError) -> ControlFlow<()>;
 }
 
-/// Goes on, or where the next walk has to.
+/// Continue, or stop with the bookmark to resume at.
 type Flow = ControlFlow<Bookmark>;
 
 /// A walk over the block pointers of one object set.
@@ -101,23 +100,23 @@ pub struct Traversal<'a> {
     progress: Progress,
 }
 
-/// How far along an object holes are shown.
+/// How far holes of an object are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Extent {
     /// To its last block.
     LastBlock,
-    /// To the end of what its tree can address.
+    /// To the end of the tree's addressable range.
     Tree,
 }
 
 impl<'a> Traversal<'a> {
-    /// A walk that visits blocks before what is below them. `objset` is for bookmarks.
+    /// A walk that visits blocks before their descendants. `objset` is for bookmarks.
     #[must_use]
     pub const fn parents_first(pipeline: &'a BlockPipeline, objset: ObjsetId) -> Self {
         Self::new(pipeline, objset, Order::ParentsFirst)
     }
 
-    /// A walk that visits blocks after what is below them. `objset` is for bookmarks.
+    /// A walk that visits blocks after their descendants. `objset` is for bookmarks.
     #[must_use]
     pub const fn children_first(pipeline: &'a BlockPipeline, objset: ObjsetId) -> Self {
         Self::new(pipeline, objset, Order::ChildrenFirst)
@@ -136,44 +135,44 @@ impl<'a> Traversal<'a> {
         }
     }
 
-    /// Verifies the MACs of an encrypted set. All pointers are seen without its key, too.
+    /// Verifies the MACs of an encrypted set. All pointers are visited without its key, too.
     #[must_use]
     pub(crate) const fn with_key(mut self, key: Option<&'a Arc<DatasetKey>>) -> Self {
         self.key = key;
         self
     }
 
-    /// Leaves out blocks that were not born after `txg`.
+    /// Skips blocks not born after `txg`.
     #[must_use]
     pub const fn born_after(mut self, txg: Txg) -> Self {
         self.after = txg;
         self
     }
 
-    /// Leaves out blocks that were born after `txg`; what is below them may be older.
+    /// Skips blocks born after `txg`; their descendants may be older.
     #[must_use]
     pub const fn born_up_to(mut self, txg: Txg) -> Self {
         self.up_to = txg;
         self
     }
 
-    /// Shows holes behind the last blocks of objects, too, as far as there are pointers.
+    /// Also shows holes after the last blocks of objects, as far as there are pointers.
     #[must_use]
     pub const fn with_holes_past_the_end(mut self) -> Self {
         self.extent = Extent::Tree;
         self
     }
 
-    /// Begins where an earlier walk in the same order was stopped.
+    /// Resumes an earlier walk in the same order.
     #[must_use]
     pub const fn resumed_at(mut self, next: Option<Bookmark>) -> Self {
         self.progress.next = next;
         self
     }
 
-    /// Visits everything below (and including) the root block that `root` points to. Answers
-    /// where to go on if the visitor broke off. Over a block that cannot be read this is the block
-    /// itself: parents first it is tried once more, children first what is below it is given up.
+    /// Visits everything below (and including) the root block that `root` points to. Returns where
+    /// to resume if the visitor stopped. At an unreadable block this is the block itself: parents
+    /// first it is retried, children first its descendants are skipped.
     pub fn run(&self, root: &BlockPointer, visitor: &mut dyn Visitor) -> Option<Bookmark> {
         if !self.is_new(root) {
             return None;
@@ -210,7 +209,7 @@ impl<'a> Traversal<'a> {
             .map_err(|source| DmuError::Corrupt { bookmark, source })
     }
 
-    /// Visits a block and what is below it, in the order of this walk.
+    /// Visits a block and its descendants, in the order of this walk.
     fn around<Contents>(
         &self,
         rest: Rest,
@@ -281,7 +280,7 @@ impl<'a> Traversal<'a> {
         is_born && first.is_some_and(|first| first <= last)
     }
 
-    /// Visits the blocks of `level` from `first` on, and what is below them.
+    /// Visits the blocks of `level` from `first` on, and their descendants.
     fn blocks(
         &self,
         tree: &Tree<'_>,
@@ -293,7 +292,7 @@ impl<'a> Traversal<'a> {
         let is_leaf = level == 0 && tree.object != ObjectId::META_DNODE;
         let mut batch = Vec::new();
         let mut reads = 0;
-        // There are many blocks of dnodes; only neighbours are compared.
+        // There are many dnode blocks; only neighbours are compared.
         let mut neighbours = HashSet::new();
         for (pointer, block) in pointers.into_iter().zip(first..) {
             let rest = self.progress.rest(tree, level, block);
@@ -326,7 +325,7 @@ impl<'a> Traversal<'a> {
         self.batch(tree, level, batch, state)
     }
 
-    /// Visits blocks and what is below them, which is read together.
+    /// Visits blocks and their descendants, which are read together.
     fn batch(
         &self,
         tree: &Tree<'_>,
@@ -380,7 +379,7 @@ impl<'a> Traversal<'a> {
         })
     }
 
-    /// Visits the objects of a block of dnodes.
+    /// Visits the objects of a dnode block.
     fn dnodes(&self, tree: &Tree<'_>, block: u64, contents: &Block, state: &mut State<'_>) -> Flow {
         let slots = u64::from(tree.dnode.data_block_size) / SLOT_SIZE as u64;
         for (slot, dnode) in dnode::slots(&contents.data, contents.order) {
@@ -410,7 +409,7 @@ impl<'a> Traversal<'a> {
     }
 }
 
-/// A pointer of a tree, with what it points to when that is needed.
+/// A pointer of a tree, with its target if needed.
 struct Entry {
     block: u64,
     rest: Rest,
@@ -426,8 +425,8 @@ impl Entry {
 
 struct State<'a> {
     visitor: &'a mut dyn Visitor,
-    /// The indirect blocks so far. Each belongs to one place of one tree; damage that leads to
-    /// one again and again would make a small pool a walk without end.
+    /// The indirect blocks so far. Each belongs to one place of one tree; damage that repeats them
+    /// would make the walk of a small pool endless.
     visited: HashSet<(VdevId, u64)>,
 }
 

@@ -1,7 +1,7 @@
 //! Walking an object's tree of indirect blocks (spec 03, section 3).
 //!
-//! Nothing here trusts a pointer: a child has to have the type, level and size that its dnode
-//! says, else it is corrupt, and only what hangs below it is lost.
+//! Pointers are not trusted: a child must have the type, level and size given by its dnode, else it
+//! is corrupt, and only its descendants are lost.
 
 mod above;
 
@@ -26,13 +26,13 @@ pub(crate) struct Tree<'a> {
     pub(crate) objset: ObjsetId,
     pub(crate) object: ObjectId,
     pub(crate) dnode: &'a Dnode,
-    /// Whether the object set is still there, if that can end.
+    /// Whether the object set still exists, if it can be destroyed.
     pub(crate) existence: Option<&'a Existence>,
-    /// Who knows whether its blocks are still the object's.
+    /// Knows whether its blocks are still in force.
     pub(crate) owner: &'a dyn InForce,
 }
 
-/// What a search along an object looks for.
+/// The target of a search along an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seek {
     /// A block that is not a hole.
@@ -41,45 +41,45 @@ pub(crate) enum Seek {
     Hole,
 }
 
-/// Where the indirect blocks lie that a search met, and what place of the tree each has. None has
-/// two places; damage that gives it more would make a small tree one without end.
+/// The indirect blocks met by a search, with the place of each in the tree. None has two places;
+/// damage that gives it more would make a small tree endless.
 #[derive(Debug, Default)]
 pub(crate) struct Visited(HashMap<(VdevId, u64), (u8, u64)>);
 
 impl Visited {
-    /// Whether an indirect block has another place already.
+    /// Whether an indirect block already has another place.
     pub(crate) fn is_repeated(&mut self, pointer: &BlockPointer, level: u8, block: u64) -> bool {
         let place = (level, block);
         identity(pointer).is_some_and(|at| *self.0.entry(at).or_insert(place) != place)
     }
 }
 
-/// Where a block lies; `None` for what is embedded.
+/// The address of a block; `None` for embedded data.
 pub(crate) fn identity(pointer: &BlockPointer) -> Option<(VdevId, u64)> {
     pointer.dvas().next().map(|dva| (dva.vdev(), dva.offset()))
 }
 
-/// The damage of a tree that has a block twice.
+/// The error for a tree that contains a block twice.
 pub(crate) fn repeated(bookmark: Bookmark) -> DmuError {
     let source = FormatError::invalid("block pointer", "the block is in another place too");
     DmuError::Corrupt { bookmark, source }
 }
 
-/// A part of a tree that a search could not look into.
+/// A part of a tree that a search could not examine.
 #[derive(Debug)]
 pub(crate) struct Damage {
-    /// Why.
+    /// The error.
     pub(crate) error: DmuError,
-    /// The first data block behind it; always behind where the search started.
+    /// The first data block after it; always after the start of the search.
     pub(crate) end: u64,
 }
 
-/// Blocks of a tree that are being read.
+/// Blocks of a tree being read.
 pub(crate) struct TreeRead<'a> {
     tree: Tree<'a>,
-    /// Why a block has no pointer, or none for a hole, or where it belongs.
+    /// The error of a block without a pointer, `None` for a hole, or its location.
     parts: Vec<Result<Option<Bookmark>, DmuError>>,
-    /// Those that are no holes.
+    /// Those that are not holes.
     batch: Batch<'a>,
 }
 
@@ -102,7 +102,7 @@ impl TreeRead<'_> {
     }
 }
 
-/// Indirect blocks that are read together.
+/// Indirect blocks read together.
 pub(crate) const AHEAD: u64 = 32;
 
 type PointerResult = Result<BlockPointer, DmuError>;
@@ -126,7 +126,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Why a block cannot be read: that of a set that has gone may be another one.
+    /// The error for an unreadable block: blocks of a destroyed set may have been reused.
     fn failure(&self, bookmark: Bookmark, source: BlockError) -> DmuError {
         self.check_existence().err().unwrap_or(DmuError::Block { bookmark, source })
     }
@@ -144,7 +144,7 @@ impl<'a> Tree<'a> {
         block.map(Some).map_err(|source| self.failure(bookmark, source))
     }
 
-    /// The pointers to the blocks `range` of `level`; what lies beyond the tree is holes.
+    /// The pointers to the blocks `range` of `level`; blocks beyond the tree are holes.
     pub(crate) fn pointers(&self, level: u8, range: Range<u64>) -> Vec<PointerResult> {
         if level + 1 >= self.dnode.levels {
             let top = &self.dnode.pointers;
@@ -177,7 +177,7 @@ impl<'a> Tree<'a> {
         found
     }
 
-    /// The pointer to block `child` of `level`, out of the indirect block above it.
+    /// The pointer to block `child` of `level`, from the indirect block above it.
     fn child(&self, level: u8, child: u64, parent: &Block) -> PointerResult {
         let index = self.dnode.index_in_parent(level, BlockId(child));
         let bytes = parent.data.get(index * BlockPointer::SIZE..).unwrap_or_default();
@@ -235,7 +235,7 @@ impl<'a> Tree<'a> {
         TreeRead { tree: *self, parts, batch }
     }
 
-    /// Requests for those blocks that are there.
+    /// Requests for the blocks that exist.
     fn requests<'p>(
         &'p self,
         bookmarks: &[Bookmark],
@@ -248,19 +248,19 @@ impl<'a> Tree<'a> {
         pointers.iter().zip(bookmarks).filter_map(request).collect()
     }
 
-    /// Reads into the cache what of these blocks is not there.
+    /// Reads the missing ones of these blocks into the cache.
     pub(crate) fn prefetch(&self, level: u8, range: Range<u64>) {
         if self.check_existence().is_err() {
             return;
         }
-        // What is above them is not wanted either: nothing counts that keeps it from being read.
+        // Their parents are not required either: errors reading them do not count.
         let pointers = Tree { owner: &Never, ..*self }.pointers(level, range.clone());
         let bookmarks: Vec<Bookmark> = range.map(|id| self.bookmark(level, id)).collect();
         self.pipeline.prefetch(&self.requests(&bookmarks, &pointers));
     }
 
-    /// The first block from `from` on that is data, or a hole; `None` when there is none up to
-    /// the object's last block.
+    /// The first block from `from` on that is data, or a hole; `None` when there is none up to the
+    /// object's last block.
     pub(crate) fn seek(&self, seek: Seek, from: u64) -> Result<Option<u64>, Box<Damage>> {
         self.seek_on(seek, from, &mut Visited::default())
     }
@@ -278,13 +278,13 @@ impl<'a> Tree<'a> {
         Ok(found.filter(|block| *block <= self.dnode.max_block_id.0))
     }
 
-    /// The first data block below block `block` of `level`; `None` when no number has the bits.
+    /// The first data block below block `block` of `level`; `None` on overflow.
     pub(crate) fn first_below(&self, level: u8, block: u64) -> Option<u64> {
         let shift = u32::from(level) * self.dnode.pointers_shift();
         block.checked_shl(shift).filter(|below| below >> shift == block)
     }
 
-    /// The damage of what is below a block.
+    /// The damage of everything below a block.
     pub(crate) fn damage(&self, level: u8, block: u64, error: DmuError) -> Box<Damage> {
         let end = self.first_below(level, block + 1).unwrap_or(u64::MAX);
         Box::new(Damage { error, end })
@@ -339,8 +339,8 @@ impl<'a> Tree<'a> {
         self.seek_in(seek, from, (level - 1, first), children, visited)
     }
 
-    /// Those pointers of an indirect block that are no holes; they are for the blocks of `level`
-    /// from `first` on.
+    /// Those pointers of an indirect block that are not holes, for the blocks of `level` from
+    /// `first` on.
     pub(crate) fn present_children(
         &self,
         level: u8,
@@ -351,7 +351,7 @@ impl<'a> Tree<'a> {
         self.present_among(level, first..end, parent)
     }
 
-    /// The same of those blocks that have these numbers.
+    /// The same for the blocks with these numbers.
     fn present_among(
         &self,
         level: u8,
@@ -363,13 +363,13 @@ impl<'a> Tree<'a> {
         children.filter(|(_, child)| is_there(child)).collect()
     }
 
-    /// All pointers of an indirect block as they are, be they the object's or damaged.
+    /// All stored pointers of an indirect block, valid or damaged.
     pub(crate) fn stored_children(parent: &Block) -> Vec<BlockPointer> {
         let stored = parent.data.chunks_exact(BlockPointer::SIZE);
         stored.filter_map(|bytes| BlockPointer::decode(bytes, parent.order).ok()).collect()
     }
 
-    /// All pointers of an indirect block; they are for the blocks of `level` from `first` on.
+    /// All pointers of an indirect block, for the blocks of `level` from `first` on.
     pub(crate) fn children(&self, level: u8, first: u64, parent: &Block) -> Vec<PointerResult> {
         let count = (parent.data.len() / BlockPointer::SIZE) as u64;
         (first..first + count).map(|child| self.child(level, child, parent)).collect()

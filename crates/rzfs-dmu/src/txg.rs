@@ -4,12 +4,12 @@
 //! open ────────> quiescing ────────> syncing ───────> on disk
 //! OpenTx enter   its OpenTx leave    SyncTx writes    uberblock is durable
 //! ```
-//! Changes of a pool go to disk in groups. A transaction, [`OpenTx`], belongs to the group that
-//! was open when it began, and keeps it from quiescing until it is dropped. There is always
-//! exactly one open group; one more may be quiescing or syncing.
+//! Changes of a pool go to disk in groups. A transaction, [`OpenTx`], belongs to the group that was
+//! open when it began, and keeps it from quiescing until it is dropped. There is always exactly one
+//! open group; one more may be quiescing or syncing.
 //!
-//! [`TxgEngine`] counts transactions and dirty bytes, and slows writers down before the limit is
-//! reached. The thread that syncs asks it for the next group with [`TxgEngine::quiesce`].
+//! [`TxgEngine`] counts transactions and dirty bytes, and throttles writers before the limit is
+//! reached. The syncing thread asks it for the next group with [`TxgEngine::quiesce`].
 
 mod counters;
 mod delay;

@@ -9,10 +9,9 @@
 //!             │ encrypt
 //!             └ checksum
 //! ```
-//! [`BlockWriter`] is the only place that makes block pointers. A batch is encoded on all cores;
-//! its pointers are final when [`BlockWriter::write`] returns, while the devices are still
-//! writing. [`WriteStream::finish`] waits for them: it comes before the flush that comes before
-//! the uberblock.
+//! [`BlockWriter`] is the only place that creates block pointers. A batch is encoded on all cores;
+//! its pointers are final when [`BlockWriter::write`] returns, while the devices are still writing.
+//! [`WriteStream::finish`] waits for them, before the flush that precedes the uberblock.
 
 mod dedup;
 mod deduplicating;

@@ -1,4 +1,4 @@
-//! Reads the meta object sets of pools that OpenZFS made.
+//! Reads the meta object sets of pools made by OpenZFS.
 //!
 //! The pools here have one disk, so their label needs no import logic: the newest uberblock of
 //! the first label leads to the meta object set.
@@ -198,7 +198,7 @@ fn threads_that_want_the_same_blocks_have_each_read_once() {
         let after = mos.pipeline().cache().stats();
         let distinct: std::collections::HashSet<_> =
             pointers.iter().filter_map(|(_, pointer)| pointer.dvas().next()).collect();
-        // Opening the objset has read its root.
+        // Opening the objset has already read its root.
         let read = after.misses - before.misses;
         assert_eq!(read, distinct.len() as u64 - 1, "{}", pool.name());
         let found = after.hits + after.iohits - before.hits - before.iohits;
@@ -224,14 +224,14 @@ fn what_was_prefetched_is_there_and_counts_as_such() {
     }
 }
 
-/// All that a walk shows, up to a number of blocks and holes.
+/// The trace of a walk, up to a number of blocks and holes.
 struct Trace {
     shown: Vec<(Bookmark, BlockPointer)>,
     limit: usize,
 }
 
 impl Trace {
-    /// What the walk shows, and where it goes on.
+    /// The trace of the walk, and where it resumes.
     fn of(walk: Traversal<'_>, mos: &Objset, limit: usize) -> (Self, Option<Bookmark>) {
         let mut trace = Self { shown: Vec::new(), limit };
         let next = walk.run(mos.root(), &mut trace);

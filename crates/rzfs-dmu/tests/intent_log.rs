@@ -1,4 +1,4 @@
-//! Chains of intent logs: where they end, and what of them counts.
+//! Chains of intent logs: where they end, and which parts count.
 
 use rzfs_blockdev::{Access, BlockDevice, CompletionQueue, IoOperation, IoRequest, MemoryDevice};
 use rzfs_codec::checksum::{EmbeddedVerifier, Salt, generate_embedded};
@@ -50,7 +50,7 @@ impl World {
         Self::new(ChecksumFunction::Zilog2, ByteOrder::NATIVE)
     }
 
-    /// The pointer to block `seq`, which lies at block `place` and was born in txg 100 + `seq`.
+    /// The pointer to block `seq` at block address `place`, born in txg 100 + `seq`.
     fn pointer(&self, seq: u64, place: u64) -> BlockPointer {
         let mut words = [0; 16];
         words[..2]
@@ -98,8 +98,8 @@ impl World {
         completions.wait().result.unwrap();
     }
 
-    /// Writes a log: block n at place n with two records each, numbered from 1 on, and a block
-    /// that is allocated and was never written.
+    /// Writes a log: block n at place n with two records each, numbered from 1 on, and an allocated
+    /// block that was never written.
     fn write_log(&self, blocks: u64) -> ZilHeader {
         for seq in 1..=blocks {
             let (own, next) = (self.pointer(seq, seq), self.pointer(seq + 1, seq + 1));
@@ -152,7 +152,7 @@ fn a_claimed_log_ends_where_it_was_claimed() {
     let (blocks, records, end) = world.walk(&claimed);
     assert_eq!((blocks, records), (vec![1, 2, 3], vec![1, 2, 3]));
     assert!(matches!(end, ChainEnd::Claimed { seq: 3 }), "{end}");
-    // Nothing was claimed of the records of block 4, so it is not even read.
+    // No records of block 4 were claimed, so it is not even read.
     let claimed = ZilHeader { claimed_block_seq: 4, claimed_record_seq: 6, ..claimed };
     let mut chain = world.chain(&claimed);
     assert!(chain.by_ref().last().unwrap().contents.is_none());
@@ -171,7 +171,7 @@ fn blocks_of_later_txgs_can_be_left_out() {
 #[test]
 fn a_chain_that_comes_back_to_itself_ends() {
     let world = World::ordinary();
-    // Block 3 is at the place of block 1, which has its own checksum again after it was read.
+    // Block 3 is at the place of block 1, whose own checksum is restored after it was read.
     let header = world.write_log(2);
     world.write(&world.pointer(2, 2), &world.pointer(3, 1), &[3]);
     let (blocks, _, end) = world.walk(&header);

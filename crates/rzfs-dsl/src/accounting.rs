@@ -1,12 +1,12 @@
 //! What users, groups and projects use (spec 03, section 8; spec 05, section 2.5).
 //!
-//! Whoever syncs an object set tells of every dnode that changes; the sums go into the set's
+//! The syncer of an object set reports every dnode that changes; the sums go into the set's
 //! accounting objects at the end:
 //!
 //! ```text
 //! object -1 users, -2 groups, -3 projects:  "3e8" -> bytes   "obj-3e8" -> objects
 //! ```
-//! Ids are where all file systems have them: at fixed places in the bonus, whatever its layout.
+//! Ids are at fixed places in the bonus for all file systems, whatever its layout.
 
 use rzfs_dmu::DmuError;
 use rzfs_dmu::live::{LiveObject, LiveObjset, NewObject, SyncTx, Transaction};
@@ -34,8 +34,8 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// The owners of the object with this dnode; `None` when it is no file, or one whose
-    /// attributes were not written yet.
+    /// The owners of the object with this dnode; `None` when it is not a file, or its attributes
+    /// have not been written yet.
     pub fn of(dnode: &Dnode) -> Result<Option<Self>, FormatError> {
         match dnode.bonus_type {
             ObjectType::ZNODE if dnode.bonus.len() >= LEGACY_SIZE => {
@@ -79,14 +79,14 @@ impl Owners {
     }
 }
 
-/// More or less space and objects.
+/// A change in space and objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Delta {
     bytes: i64,
     objects: i64,
 }
 
-/// What an object set keeps accounts of.
+/// What an object set accounts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AccountingScope {
     /// Nothing: volumes, and file systems of old pools.
@@ -95,12 +95,12 @@ pub enum AccountingScope {
     Space,
     /// Also objects.
     SpaceAndObjects,
-    /// Also both of projects.
+    /// Also space and objects of projects.
     #[default]
     WithProjects,
 }
 
-/// What changes of one object set in one txg add up to.
+/// The accumulated changes of one object set in one txg.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UsageChanges {
     scope: AccountingScope,
@@ -114,7 +114,7 @@ impl UsageChanges {
         Self { scope, deltas: BTreeMap::new() }
     }
 
-    /// The flags that dnodes get which are accounted.
+    /// The flags set on dnodes that are accounted.
     #[must_use]
     pub const fn dnode_flags(&self) -> DnodeFlags {
         DnodeFlags(match self.scope {
@@ -126,7 +126,7 @@ impl UsageChanges {
         })
     }
 
-    /// An object changes from `old` to `new`. A dnode whose ids cannot be read belongs to nobody.
+    /// Records a change of an object from `old` to `new`. An unreadable owner counts as none.
     pub fn note(&mut self, old: Option<&Dnode>, new: Option<&Dnode>) {
         if let Some(old) = old {
             self.add(old, -1);
@@ -154,7 +154,7 @@ impl UsageChanges {
         }
     }
 
-    /// Adds the sums to the accounting objects, which are made if need be; nothing is left then.
+    /// Adds the sums to the accounting objects, creating them if needed, and resets the sums.
     ///
     /// # Errors
     /// An accounting object cannot be read.
@@ -270,7 +270,7 @@ mod tests {
         let of = |id| changes.deltas[&(ObjectId::USER_USED, id)];
         assert_eq!(of(1), Delta::default());
         assert_eq!(of(2), Delta { bytes: 8192 + 512, objects: 1 });
-        // What was not accounted before is not taken away.
+        // What was never accounted is not subtracted.
         changes.note(Some(&dnode(100, 3, DnodeFlags::default())), None);
         assert_eq!(changes.deltas[&(ObjectId::USER_USED, 3)], Delta::default());
         assert_eq!(changes.deltas[&(ObjectId::PROJECT_USED, 77)].objects, 1);

@@ -54,7 +54,7 @@ pub(crate) use surroundings::{Surroundings, UsableSpace};
 
 /// All datasets of a pool.
 ///
-/// A handle: it can be cloned and shared. Keys that were loaded are shared too.
+/// A handle: cheap to clone and share. Loaded keys are shared too.
 #[derive(Clone, Debug)]
 pub struct DatasetTree {
     inner: Arc<Inner>,
@@ -70,8 +70,8 @@ struct Inner {
 }
 
 impl DatasetTree {
-    /// The datasets of the pool called `pool`, whose root directory is `root` and whose vdevs
-    /// have as many bytes for datasets, used or not, as `usable_space` says when it is asked.
+    /// The datasets of the pool called `pool`, with root directory `root`; `usable_space` returns
+    /// the bytes that its vdevs have for datasets, used or not.
     #[must_use]
     pub fn new(
         mos: Objset,
@@ -83,7 +83,7 @@ impl DatasetTree {
         Self::within(mos, (pool, root), usable_space, Surroundings::default())
     }
 
-    /// The same with keys that others load and use, too, and snapshots that they may destroy.
+    /// The same, sharing keys and snapshot lifetimes with other users of the pool.
     pub(crate) fn within(
         mos: Objset,
         (pool, root): (String, ObjectId),
@@ -93,7 +93,7 @@ impl DatasetTree {
         Self { inner: Arc::new(Inner { mos, pool, root, usable_space, surroundings }) }
     }
 
-    /// Bytes that the pool has for datasets, used or not (spec 04, section 12.5).
+    /// Bytes in the pool for datasets, used or not (spec 04, section 12.5).
     #[must_use]
     pub fn usable_space(&self) -> u64 {
         self.inner.usable_space.get()
@@ -117,8 +117,7 @@ impl DatasetTree {
     /// The dataset with this name.
     ///
     /// # Errors
-    /// [`DatasetError::NotFound`] when there is none; names that no dataset can have are not
-    /// found either.
+    /// [`DatasetError::NotFound`] when there is none, or the name is not a valid dataset name.
     pub fn open(&self, name: &str) -> Result<Dataset, DatasetError> {
         let not_found = || DatasetError::NotFound { name: name.to_owned() };
         let parsed = DatasetName::parse(name).ok_or_else(not_found)?;
@@ -218,15 +217,15 @@ impl DatasetTree {
         Err(self.corrupt(child, problem))
     }
 
-    /// The names of directories or snapshots: those that no dataset can have are refused, since
-    /// paths are made of them.
+    /// The names of directories or snapshots. Invalid names are refused, since paths are built from
+    /// them.
     fn checked_names(
         &self,
         zap: Option<ObjectId>,
     ) -> Result<Vec<(String, ObjectId)>, DatasetError> {
         let names = names::all(&self.inner.mos, zap)?;
         for (name, object) in &names {
-            // What ZFS calls `$...` is its own and in no path.
+            // `$...` names are internal to ZFS and appear in no path.
             if !name::is_component(name.strip_prefix('$').unwrap_or(name)) {
                 let name = name.clone();
                 return Err(DatasetError::ImpossibleName { name, object: *object });
@@ -235,7 +234,7 @@ impl DatasetTree {
         Ok(names)
     }
 
-    /// The directory `$ORIGIN`; datasets that come from its snapshot are no clones.
+    /// The directory `$ORIGIN`; datasets whose origin is its snapshot are not clones.
     fn origin_directory(&self) -> Result<Option<ObjectId>, DatasetError> {
         let root = self.directory(self.inner.root)?;
         Ok(names::child(&self.inner.mos, root.dir.children, "$ORIGIN")?)
@@ -266,7 +265,7 @@ impl Dataset {
         &self.name
     }
 
-    /// The number of its dataset object in the MOS; it is the number of its objset too.
+    /// The number of its dataset object in the MOS, which is also the number of its objset.
     #[must_use]
     pub fn object(&self) -> ObjectId {
         self.object
@@ -278,19 +277,19 @@ impl Dataset {
         self.directory.object.id()
     }
 
-    /// The tree that it belongs to.
+    /// The tree it belongs to.
     #[must_use]
     pub fn tree(&self) -> &DatasetTree {
         &self.tree
     }
 
-    /// What is stored about its directory.
+    /// The stored record of its directory.
     #[must_use]
     pub fn dsl_dir(&self) -> &DslDir {
         &self.directory.dir
     }
 
-    /// What is stored about itself.
+    /// The stored record of the dataset itself.
     #[must_use]
     pub fn dsl_dataset(&self) -> &DslDataset {
         &self.dataset
@@ -302,14 +301,14 @@ impl Dataset {
         self.dataset.is_snapshot()
     }
 
-    /// Whether it is being received, or was not received to its end: it is neither mounted nor
+    /// Whether it is being received, or a receive of it did not finish: it is neither mounted nor
     /// changed.
     #[must_use]
     pub const fn is_inconsistent(&self) -> bool {
         self.dataset.is_inconsistent()
     }
 
-    /// What it is; looks into its objset.
+    /// Its kind; reads its objset.
     pub fn kind(&self) -> Result<DatasetKind, DatasetError> {
         if self.is_snapshot() {
             return Ok(DatasetKind::Snapshot);
@@ -336,7 +335,7 @@ impl Dataset {
         Ok(children)
     }
 
-    /// What is being received into it, or was when that was interrupted, and has not its place yet.
+    /// The dataset of an unfinished receive into this one, in progress or interrupted.
     pub fn received_into(&self) -> Result<Option<Dataset>, DatasetError> {
         let name = "%recv";
         let child = names::child(self.tree.mos(), self.directory.dir.children, name)?;
@@ -345,8 +344,8 @@ impl Dataset {
         self.tree.head(format!("{}/{name}", self.name), directory).map(Some)
     }
 
-    /// It and everything below it but snapshots, parents before children, by name. What is below a
-    /// directory is found once, even if that has several names.
+    /// This dataset and everything below it except snapshots, parents before children, by name. A
+    /// directory with several names is visited once.
     pub fn descendants(&self) -> Result<Vec<Dataset>, DatasetError> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
@@ -386,7 +385,7 @@ impl Dataset {
         Ok(births.max().unwrap_or(Txg(0)))
     }
 
-    /// Its snapshot with this name (the part behind the `@`).
+    /// Its snapshot with this name (the part after the `@`).
     pub fn snapshot(&self, name: &str) -> Result<Option<Dataset>, DatasetError> {
         let found = names::snapshot(self.tree.mos(), &self.dataset, name)?;
         found.map(|(name, object)| self.snapshot_object(&name, object)).transpose()
@@ -407,13 +406,13 @@ impl Dataset {
         })
     }
 
-    /// The head that this is a snapshot of; a head is its own.
+    /// The head that this is a snapshot of; a head returns itself.
     pub fn head(&self) -> Result<Dataset, DatasetError> {
         let name = self.name.split('@').next().unwrap_or_default();
         self.tree.head(name.to_owned(), self.directory_object())
     }
 
-    /// The snapshot that it was cloned from; `None` when it is no clone.
+    /// The snapshot it was cloned from; `None` when it is not a clone.
     pub fn origin(&self) -> Result<Option<Dataset>, DatasetError> {
         let Some(origin) = self.directory.dir.origin else { return Ok(None) };
         let (_, dataset) = self.tree.dataset_object(origin)?;
@@ -431,7 +430,7 @@ impl Dataset {
         self.open_with(self.loaded_key()?)
     }
 
-    /// Fails when it has not got everything yet that it is to receive: nobody is to use it.
+    /// Fails when a receive into it has not finished: it must not be used.
     ///
     /// # Errors
     /// [`DatasetError::Inconsistent`].
@@ -442,13 +441,13 @@ impl Dataset {
         Ok(())
     }
 
-    /// Whether what it has not got yet can be received later (spec 08, section 8.1).
+    /// Whether an unfinished receive into it can be resumed (spec 08, section 8.1).
     pub fn is_resumable(&self) -> Result<bool, DatasetError> {
         Ok(resume::is_there(self.tree.mos(), self.object)?)
     }
 
-    /// How what it has not got yet can be sent, to it or to what is received beside it; `None` when
-    /// there is nothing to resume, or nobody can make sense of what is said of it.
+    /// The token that resumes the receive into it or beside it; `None` when there is nothing to
+    /// resume, or the stored state cannot be decoded.
     pub fn resume_token(&self) -> Result<Option<ResumeToken>, DatasetError> {
         let mos = self.tree.mos();
         if self.is_snapshot() {
@@ -468,7 +467,7 @@ impl Dataset {
         }
     }
 
-    /// The contents as far as no key is needed: what is encrypted stays unreadable.
+    /// The contents as far as no key is needed: encrypted blocks stay unreadable.
     pub fn open_locked(&self) -> Result<Objset, DatasetError> {
         self.open_with(None)
     }
@@ -482,7 +481,7 @@ impl Dataset {
         Ok(Objset::open_while(self.tree.mos().pipeline(), id, root, key, existence)?)
     }
 
-    /// Has nobody destroy this snapshot, unless that has begun; of what is no snapshot it says nothing.
+    /// Protects this snapshot from destruction, unless that has begun; no effect on other datasets.
     #[must_use]
     pub fn keep(&self) -> KeptSnapshot {
         self.tree.inner.surroundings.view.keep(self.snapshot_identity())

@@ -10,8 +10,8 @@
 //!                                                  trusted configuration, checked against
 //!                                                  labels, guid sum and features ──> Pool
 //! ```
-//! Nothing is written. Each device is read as it was found; what has a checksum is believed only
-//! when it verifies.
+//! Nothing is written. Each device is read as found; checksummed data is trusted only when it
+//! verifies.
 
 mod activity;
 mod attempt;

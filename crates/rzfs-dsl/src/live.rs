@@ -7,10 +7,10 @@
 //! syncing thread ── SyncState: MOS, directories, features, lists of frees
 //!                     passes until nothing is dirty, then labels and uberblock
 //! ```
-//! Everything in the MOS is changed by the one thread that syncs. Others read the MOS of the last
-//! durable uberblock through [`crate::Pool`]'s types, and hand in tasks.
+//! Everything in the MOS is changed by the syncing thread only. Other threads read the MOS of the
+//! last durable uberblock through [`crate::Pool`]'s types, and submit tasks.
 //!
-//! A pool is made of parts, each of which is handed those below that it uses, and none the pool:
+//! A pool is made of parts. Each is handed the lower parts it uses, and none is handed the pool:
 //!
 //! ```text
 //! pool                             the face: LivePool

@@ -1,21 +1,21 @@
-//! How much memory there is to divide.
+//! The amount of memory available.
 
 use rzfs_tunables::Tunables;
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Where systems show groups of processes and their limits.
+/// Where Linux shows cgroups and their limits.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The cache if there is plenty of memory.
+/// The cache size with plenty of memory.
 const USUAL_CACHE: u64 = 512 << 20;
-/// The least that a cache is worth having with: room for the largest block, and as much again for
-/// the metadata on the way to it.
+/// The minimum useful cache size: room for the largest block, and as much again for the metadata
+/// leading to it.
 const LEAST_CACHE: u64 = 32 << 20;
 
-/// Bytes of memory that this process may have: the machine's, or less where the group that it is in,
-/// as a container is, has a limit. It is looked up once.
+/// Bytes of memory available to this process: the machine's, or less if its cgroup (for instance a
+/// container) has a limit. Looked up once.
 pub(crate) fn available() -> u64 {
     static AVAILABLE: OnceLock<u64> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
@@ -26,8 +26,7 @@ pub(crate) fn available() -> u64 {
     })
 }
 
-/// Bytes of blocks to keep: if nobody says how many, 512 MiB, but no more than a quarter of what
-/// there is.
+/// Size of the block cache in bytes: 512 MiB by default, but at most a quarter of the memory.
 pub(crate) fn cache(tunables: &Tunables) -> u64 {
     match tunables.zfs_arc_max {
         0 => USUAL_CACHE.min(available() / 4),
@@ -36,8 +35,8 @@ pub(crate) fn cache(tunables: &Tunables) -> u64 {
     .max(LEAST_CACHE)
 }
 
-/// The lowest limit of the groups of a process, which it names as in `/proc/self/cgroup`, and of
-/// those around them.
+/// The lowest limit of a process's cgroups, as named in `/proc/self/cgroup`, and of their
+/// ancestors.
 fn limit(groups: &str, root: &Path) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -51,7 +50,7 @@ fn limit(groups: &str, root: &Path) -> Option<u64> {
         };
         let group = root.join(group.trim_start_matches('/'));
         let around = group.ancestors().take_while(|one| one.starts_with(&root));
-        // A container may see its own group as the root, and name it by its path outside.
+        // A container may see its own cgroup as the root, named by its path outside.
         let around = around.chain(std::iter::once(root.as_path()));
         around.filter_map(|one| fs::read_to_string(one.join(file)).ok()?.trim().parse().ok()).min()
     });

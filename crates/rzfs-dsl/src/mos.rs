@@ -6,8 +6,7 @@
 //! └─ LiveMos, MosTx    what the syncing txg has       LiveError
 //! MosTx                changes, in a sync pass
 //! ```
-//! A subject is a file: what is read of it, from any [`MosSource`], and beside that what a sync
-//! pass changes.
+//! A module covers one subject: reading it, from any [`MosSource`], and changing it in a sync pass.
 
 pub(crate) mod bookmarks;
 pub(crate) mod bpobj;
@@ -38,10 +37,10 @@ use rzfs_zap::{KeyRef, Zap, ZapEntry, ZapError, ZapValue};
 /// The object from which everything else in the MOS is found.
 pub(crate) const OBJECT_DIRECTORY: ObjectId = ObjectId(1);
 
-/// Most entries of a list that is read into memory at once; real ones have tens.
+/// Maximum entries of a list that is read into memory at once; real ones have tens.
 pub(crate) const MAX_ENTRIES: usize = 1 << 16;
 
-/// The MOS as it is read: of an uberblock, or with what the syncing txg has changed.
+/// The MOS for reading: that of an uberblock, or with changes of the syncing txg.
 pub(crate) trait MosSource {
     /// Its objects.
     type Object: SourceObject;
@@ -51,7 +50,7 @@ pub(crate) trait MosSource {
     /// The object with this number.
     fn object(&self, id: ObjectId) -> Result<Self::Object, Self::Error>;
 
-    /// Lets `look` see a ZAP; it must not look at another one meanwhile.
+    /// Calls `look` with a ZAP; it must not access another one meanwhile.
     fn with_zap<T>(
         &self,
         zap: ObjectId,
@@ -76,18 +75,18 @@ pub(crate) trait MosSource {
         })
     }
 
-    /// The number of a name; what is not one number is damage.
+    /// The number under a name; anything but a single number is damage.
     fn number(&self, zap: ObjectId, name: &str) -> Result<Option<u64>, Self::Error> {
         let Some(value) = self.lookup(zap, name)? else { return Ok(None) };
         Ok(Some(one_number(zap, name, &value)?))
     }
 
-    /// The object that a name refers to; `None` for a name without value or with 0.
+    /// The object under a name; `None` for a missing name or 0.
     fn object_of(&self, zap: ObjectId, name: &str) -> Result<Option<ObjectId>, Self::Error> {
         Ok(self.number(zap, name)?.and_then(|number| ObjectId(number).non_zero()))
     }
 
-    /// The object that the object directory of every pool of this kind has under a name.
+    /// An object that the object directory of every pool of this kind has.
     fn required_object(&self, name: &'static str) -> Result<ObjectId, Self::Error> {
         Ok(self.object_of(OBJECT_DIRECTORY, name)?.ok_or(MosError::NoEntry { name })?)
     }
@@ -132,7 +131,7 @@ impl MosSource for Objset {
     }
 }
 
-/// The number that is the value of a name in an object.
+/// The single number that is the value of a name in an object.
 pub(crate) fn one_number(object: ObjectId, name: &str, value: &ZapValue) -> Result<u64, MosError> {
     let number = value.first_u64().filter(|_| value.len() == 1);
     number.ok_or_else(|| {
@@ -141,13 +140,13 @@ pub(crate) fn one_number(object: ObjectId, name: &str, value: &ZapValue) -> Resu
     })
 }
 
-/// The text before the first NUL; what is no UTF-8 becomes U+FFFD.
+/// The text before the first NUL; invalid UTF-8 becomes U+FFFD.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// The name under which a ZAP has a number as key.
+/// The ZAP name of a numeric key.
 pub(crate) fn number_key(number: u64) -> String {
     format!("{number:x}")
 }

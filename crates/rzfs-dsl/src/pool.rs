@@ -9,7 +9,7 @@
 //!                ├ pool_props, history, errlog_*
 //!                └ ...
 //! ```
-//! [`Pool<ReadOnly>`] has no method that writes, and needs no threads.
+//! [`Pool<ReadOnly>`] never writes, and needs no threads.
 
 mod attributes;
 mod auxiliary;
@@ -71,14 +71,14 @@ use space::Adjustments;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A pool open for reading: nothing is written, ever.
+/// A pool open for reading: nothing is ever written.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOnly;
 
 /// An open pool.
 ///
-/// A handle: it can be cloned and shared. Its contents are those of one uberblock; what another
-/// host writes to the devices meanwhile is not noticed until blocks are gone.
+/// A handle: cheap to clone and share. Its contents are those of one uberblock; writes of another
+/// host to the devices are not noticed until blocks are gone.
 #[derive(Debug)]
 pub struct Pool<Mode = ReadOnly> {
     inner: Arc<Parts>,
@@ -93,7 +93,7 @@ impl<Mode> Clone for Pool<Mode> {
     }
 }
 
-/// What an import puts together.
+/// The parts assembled by an import.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) name: String,
@@ -149,7 +149,7 @@ impl<Mode> Pool<Mode> {
         Self::of_shared(inner, UsableSpace::new(usable_space), Surroundings::default())
     }
 
-    /// A pool that others have open, too, who know how much space it has.
+    /// A pool that is also open elsewhere, with a shared space computation.
     pub(crate) fn within(
         parts: Parts,
         usable_space: UsableSpace,
@@ -183,31 +183,31 @@ impl<Mode> Pool<Mode> {
         self.inner.uberblock.version
     }
 
-    /// The keys of its configuration.
+    /// The entries of its configuration.
     #[must_use]
     pub fn pool_config(&self) -> &PoolConfig {
         &self.inner.config
     }
 
-    /// Its whole configuration as the MOS has it.
+    /// Its whole configuration in the MOS.
     #[must_use]
     pub fn config(&self) -> &NvList {
         &self.inner.config_list
     }
 
-    /// The uberblock that it was opened from.
+    /// The uberblock it was opened from.
     #[must_use]
     pub fn uberblock(&self) -> &Uberblock {
         &self.inner.uberblock
     }
 
-    /// The last transaction group whose contents are seen.
+    /// The last transaction group that is visible.
     #[must_use]
     pub fn txg(&self) -> Txg {
         self.inner.uberblock.txg
     }
 
-    /// The older state that was opened instead of the newest, and what that cost.
+    /// The older state that was opened instead of the newest, and its cost.
     #[must_use]
     pub fn rewound(&self) -> Option<&RewindInfo> {
         self.inner.rewound.as_ref()
@@ -231,7 +231,7 @@ impl<Mode> Pool<Mode> {
         &self.inner.auxiliary
     }
 
-    /// What its blocks are read through.
+    /// Reads its blocks.
     #[must_use]
     pub fn pipeline(&self) -> &Arc<BlockPipeline> {
         &self.inner.pipeline
@@ -255,7 +255,7 @@ impl<Mode> Pool<Mode> {
         self.inner.root_dataset
     }
 
-    /// Its datasets; keys that are loaded are shared by all handles of the pool.
+    /// Its datasets; loaded keys are shared by all handles of the pool.
     #[must_use]
     pub fn datasets(&self) -> &DatasetTree {
         &self.datasets
@@ -267,7 +267,7 @@ impl<Mode> Pool<Mode> {
         &self.inner.features
     }
 
-    /// The salt of keyed checksums; pools that never used any may lack it.
+    /// The salt of keyed checksums; pools that never used one may lack it.
     #[must_use]
     pub fn salt(&self) -> Option<&Salt> {
         self.inner.salt.as_ref()
@@ -285,7 +285,7 @@ impl<Mode> Pool<Mode> {
         self.inner.removal.as_ref()
     }
 
-    /// The properties that it stores.
+    /// The stored properties.
     ///
     /// # Errors
     /// [`PoolError`] when they cannot be read.
@@ -303,7 +303,7 @@ impl<Mode> Pool<Mode> {
         Ok(object.map(|object| History::open(&self.inner.mos, object)).transpose()?)
     }
 
-    /// The blocks that were found damaged, from both logs.
+    /// The damaged blocks in both logs.
     ///
     /// # Errors
     /// [`PoolError`] when the logs cannot be read.
@@ -311,8 +311,7 @@ impl<Mode> Pool<Mode> {
         Ok(error_log::read(&self.inner.mos, &self.inner.features)?)
     }
 
-    /// The damaged blocks that are known: those in the logs, and those that somebody has wanted to
-    /// read since the last txg.
+    /// The known damaged blocks: those in the logs, and those found by reads since the last txg.
     ///
     /// # Errors
     /// [`PoolError`] when the logs cannot be read.
@@ -365,8 +364,8 @@ impl<Mode> Pool<Mode> {
         state.map_err(PoolError::corrupt(zap.id()))
     }
 
-    /// The condition of the pool that matters most, given how much of what it has is damaged: of the
-    /// [known errors](Self::known_errors) some may be about what is there no more.
+    /// The most important condition of the pool, given the number of damaged blocks: some
+    /// [known errors](Self::known_errors) may concern blocks that no longer exist.
     ///
     /// # Errors
     /// [`PoolError`] when the state of the last scan cannot be read.
@@ -413,7 +412,7 @@ impl<Mode> Pool<Mode> {
         object.map(|object| Attributes::open(&self.inner.mos, object)).transpose()
     }
 
-    /// The metaslabs of all top-level vdevs, with the changes that only the log space maps have.
+    /// The metaslabs of all top-level vdevs, including changes only in the log space maps.
     ///
     /// # Errors
     /// [`PoolError::Space`] when space accounting is damaged.
@@ -421,21 +420,21 @@ impl<Mode> Pool<Mode> {
         self.inner.metaslabs()
     }
 
-    /// The space of all top-level vdevs that have any, by their position.
+    /// The space of all top-level vdevs that have any, by position.
     ///
     /// # Errors
     /// [`PoolError::Space`] when space accounting is damaged.
     pub fn space(&self) -> Result<Vec<VdevSpace>, PoolError> {
         let mut space = space::vdev_space(&self.inner.mos, &self.inner.vdevs, &self.metaslabs()?)?;
         if self.features().state(Feature::SpaceMapHistogram) == FeatureState::Disabled {
-            // Nobody keeps count of the sizes of free segments.
+            // The sizes of free segments are not tracked here.
             space.iter_mut().for_each(|vdev| vdev.fragmentation = None);
         }
         Ok(space)
     }
 
-    /// Bytes that the pool has for datasets, used or not: without redundancy and without what is
-    /// kept back so that a full pool can still free something.
+    /// Bytes in the pool for datasets, used or not: without redundancy and without the slop space,
+    /// which allows a full pool to free something.
     ///
     /// # Errors
     /// [`PoolError`] when space accounting is damaged.
@@ -452,7 +451,7 @@ impl<Mode> Pool<Mode> {
         sharing::dedup_tables(mos, directory, vdevs)
     }
 
-    /// How much block cloning saves.
+    /// The savings of block cloning.
     ///
     /// # Errors
     /// [`PoolError`] when its tables cannot be read.
@@ -461,7 +460,7 @@ impl<Mode> Pool<Mode> {
         sharing::clone_savings(mos, directory, vdevs)
     }
 
-    /// Whether space on RAID-Z is accounted by what a file would take without parity.
+    /// Whether RAID-Z space is accounted without parity.
     ///
     /// # Errors
     /// [`PoolError`] when the object directory cannot be read.
@@ -469,7 +468,7 @@ impl<Mode> Pool<Mode> {
         self.inner.deflate()
     }
 
-    /// The version that the pool was created with, if it says so.
+    /// The version that the pool was created with, if recorded.
     ///
     /// # Errors
     /// [`PoolError`] when the object directory cannot be read.
@@ -477,7 +476,7 @@ impl<Mode> Pool<Mode> {
         self.inner.directory.number("creation_version")
     }
 
-    /// The on-disk incompatibility that the pool suffers from, if any.
+    /// The on-disk incompatibility that affects the pool, if any.
     #[must_use]
     pub fn erratum(&self) -> Option<Erratum> {
         let features = &self.inner.features;
@@ -486,7 +485,7 @@ impl<Mode> Pool<Mode> {
         {
             return Some(Erratum::EncryptionIvSets);
         }
-        // The fourth is told by the features alone; what a configuration remembers of it is old.
+        // The fourth follows from the features alone; the configuration may be outdated.
         let remembered = self.inner.config.errata.and_then(Erratum::from_number);
         remembered.filter(|erratum| *erratum != Erratum::EncryptionIvSets)
     }

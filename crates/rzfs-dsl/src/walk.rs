@@ -2,35 +2,32 @@
 //!
 //! ```text
 //! FreeLists          deferred frees, blocks of destroyed snapshots       free, but
-//! Destroyed          what is left of destroyed datasets                  not yet
-//! DeletedLivelists   blocks that only livelists of destroyed clones have given back
+//! Destroyed          remains of destroyed datasets                       not yet
+//! DeletedLivelists   blocks that only livelists of destroyed clones still list
 //! Mos                the meta object set
 //! Datasets           every head and snapshot; of a head its intent log first
 //! ```
 //!
-//! [`PoolWalk`] visits these [`Part`]s one after the other and hands every block pointer to a
-//! [`PoolVisitor`]. That is each *reference* once: a dataset has what was born after the snapshot
-//! before it, as all older blocks belong to that one, and blocks that are shared by dedup or
-//! cloning are shown as often as something refers to them. So the walk finds everything that is
-//! allocated but for the copies that a running removal makes. It is what checks a pool (`zdb -b`)
-//! and what a scrub follows.
+//! [`PoolWalk`] visits these [`Part`]s one after the other and passes every block pointer to a
+//! [`PoolVisitor`]. That is each *reference* once: a dataset has the blocks born after its previous
+//! snapshot, as all older blocks belong to that one, and blocks shared by dedup or cloning are
+//! visited once per reference. So the walk finds everything that is allocated except for the copies
+//! made by a running removal. It checks pools (`zdb -b`) and is what a scrub follows.
 //!
 //! Two orders serve its users:
 //! - *A pool, by dataset*: [`DatasetOrder::ByNumber`] needs no memory, and
-//!   [`DatasetOrder::OldestFirst`] comes to each dataset after the snapshot before it.
-//! - *One dataset, by object and offset*: [`Objset::traversal`], which is what a pool's walk makes
-//!   of each object set. It leaves out what is older or younger than txgs of interest, shows holes
-//!   with the txgs in which they were punched, and blocks of dnodes before the objects in them;
-//!   that is what sending needs.
+//!   [`DatasetOrder::OldestFirst`] visits each dataset after its previous snapshot.
+//! - *One dataset, by object and offset*: [`Objset::traversal`], which a pool's walk uses for each
+//!   object set. It skips blocks outside a range of txgs, shows holes with the txgs in which they
+//!   were punched, and blocks of dnodes before their objects; sending needs that.
 //!
 //! **Visitors decide.** Blocks come with their bookmark (objset, object, level, block) and the
-//! dnode of their object; a level of [`Level::ZIL`] marks those of intent logs. A block that cannot
-//! be read is told, and so is a list that makes no sense; the visitor passes over it or stops.
+//! dnode of their object; a level of [`Level::ZIL`] marks those of intent logs. Unreadable blocks
+//! and invalid lists are reported; the visitor skips them or stops.
 //!
-//! **A walk that was stopped goes on** at the [`Position`] that it answered with. What the visitor
-//! has seen then is what it had seen before, and the rest what it sees now, as long as the pool is
-//! the same; in lists and logs the walk counts its way to that position, in trees it reads only
-//! what leads there.
+//! **A stopped walk resumes** at the [`Position`] that it returned. As long as the pool is
+//! unchanged, what was visited before and what is visited now add up to the whole; in lists and
+//! logs the walk counts its way to that position, in trees it reads only the path to it.
 //!
 //! **Memory** is that of a [traversal](rzfs_dmu::Traversal), 16 bytes for each dataset in the order
 //! of their age, and one livelist at a time.
@@ -50,15 +47,15 @@ use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
 use std::ops::ControlFlow;
 
-/// What a walk over a pool reports to, beside the blocks.
+/// Receives the events of a pool walk, besides the blocks.
 pub trait PoolVisitor: Visitor {
-    /// The walk comes to a part of the pool, or goes on in it.
+    /// The walk enters a part of the pool, or resumes in it.
     fn enter(&mut self, _part: Part) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// A list of blocks, or what the pool knows of a dataset, that cannot be read or makes no
-    /// sense. The blocks that it has are not visited.
+    /// A list of blocks, or a record of a dataset, cannot be read or is invalid. Its blocks are not
+    /// visited.
     fn broken(&mut self, error: PoolError) -> ControlFlow<()>;
 }
 
@@ -67,11 +64,11 @@ pub trait PoolVisitor: Visitor {
 pub enum DatasetOrder {
     /// By the numbers of their objects in the MOS.
     ByNumber,
-    /// Each after the snapshot before it, those with the oldest blocks first.
+    /// Each after its previous snapshot, those with the oldest blocks first.
     OldestFirst,
 }
 
-/// Goes on, or where the next walk has to.
+/// Continue, or stop with the position to resume at.
 type Flow = ControlFlow<Position>;
 
 /// A walk over all blocks of a pool.
@@ -86,7 +83,7 @@ pub struct PoolWalk<'a> {
 }
 
 impl<'a> PoolWalk<'a> {
-    /// A walk over everything, datasets by their numbers.
+    /// A walk over everything, datasets by number.
     #[must_use]
     pub fn new<Mode>(pool: &'a Pool<Mode>) -> Self {
         Self {
@@ -99,28 +96,28 @@ impl<'a> PoolWalk<'a> {
         }
     }
 
-    /// Visits some parts only.
+    /// Restricts the walk to some parts.
     #[must_use]
     pub const fn only(mut self, parts: &'a [Part]) -> Self {
         self.parts = parts;
         self
     }
 
-    /// Visits datasets in this order.
+    /// Sets the order of datasets.
     #[must_use]
     pub const fn datasets_in(mut self, order: DatasetOrder) -> Self {
         self.order = order;
         self
     }
 
-    /// Begins where an earlier walk in the same order was stopped.
+    /// Resumes an earlier walk in the same order.
     #[must_use]
     pub const fn resumed_at(mut self, next: Option<Position>) -> Self {
         self.next = next;
         self
     }
 
-    /// Visits everything. Answers where to go on if the visitor broke off.
+    /// Visits everything. Returns where to resume if the visitor stopped.
     pub fn run(&self, visitor: &mut dyn PoolVisitor) -> Option<Position> {
         let first = self.next.map_or(Part::ALL[0], Position::part);
         let left = self.parts.iter().copied().filter(|part| *part >= first);
@@ -128,7 +125,7 @@ impl<'a> PoolWalk<'a> {
     }
 
     fn part(&self, part: Part, visitor: &mut dyn PoolVisitor) -> Flow {
-        // What lies in another part has no meaning in this one.
+        // A position in another part does not apply to this one.
         let next = self.next.filter(|next| next.part() == part);
         let start = next.unwrap_or_else(|| Position::start_of(part));
         or_at(visitor.enter(part), start)?;
@@ -147,7 +144,7 @@ impl<'a> PoolWalk<'a> {
         }
     }
 
-    /// The object that the object directory has under a name.
+    /// The object under a name in the object directory.
     fn entry(
         &self,
         name: &str,
@@ -161,12 +158,12 @@ impl<'a> PoolWalk<'a> {
     }
 }
 
-/// What a visitor answers; if it stops, the walk goes on here.
+/// Converts a visitor's result; if it stops, the walk resumes here.
 fn or_at(answer: ControlFlow<()>, here: Position) -> Flow {
     answer.map_break(|()| here)
 }
 
-/// Shows a block that is in no tree.
+/// Visits a block outside of any tree.
 fn show(
     visitor: &mut dyn PoolVisitor,
     bookmark: Bookmark,

@@ -1,5 +1,5 @@
-//! Going on to allocate and free in pools that OpenZFS made: their space maps and logs are copied
-//! to memory, and what the allocator then writes must be as true as what was there.
+//! Allocating and freeing in pools made by OpenZFS: their space maps and logs are copied to memory,
+//! and must stay consistent when the allocator continues with them.
 
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::Pool;
@@ -76,7 +76,7 @@ fn features(pool: &Pool) -> SpaceFeatures {
     }
 }
 
-/// A pool's space accounting in memory, and an allocator that goes on with it.
+/// A pool's space accounting in memory, and an allocator that continues with it.
 struct Continued {
     devices: Arc<TreeDevices>,
     geometries: Vec<VdevGeometry>,
@@ -84,7 +84,7 @@ struct Continued {
     store: SharedStore,
     allocator: Allocator,
     txg: Txg,
-    /// What is allocated, by vdev.
+    /// The allocated ranges, by vdev.
     truth: BTreeMap<VdevId, RangeTree>,
 }
 
@@ -92,7 +92,7 @@ fn logs(metaslabs: &PoolMetaslabs) -> Vec<LogMap> {
     metaslabs.logs().iter().map(|statistics| statistics.log).collect()
 }
 
-/// What is allocated according to a store, as trees of whole vdevs.
+/// The allocated ranges in a store, as trees of whole vdevs.
 fn allocated(store: &MemoryStore, geometries: &[VdevGeometry]) -> BTreeMap<VdevId, RangeTree> {
     let metaslabs = store.open(geometries).expect("metaslabs");
     let of_vdev = metaslabs.vdevs().map(|vdev| {
@@ -167,7 +167,7 @@ impl Continued {
         !self.geometries.is_empty()
     }
 
-    /// The process dies.
+    /// Simulates a crash of the process.
     fn reopen(&mut self) {
         let options = AllocatorOptions {
             tunables: SpaceTunables::default(),
@@ -204,7 +204,7 @@ impl Continued {
         all
     }
 
-    /// Syncs the txg, which frees these.
+    /// Syncs the txg, freeing these.
     fn sync(&mut self, dying: &[Dva]) {
         let pass = self.allocator.begin_sync(self.txg).expect("a pass");
         for dva in dying {
@@ -220,7 +220,7 @@ impl Continued {
         assert!(same(&stored, &self.truth), "after txg {}", self.txg);
     }
 
-    /// Something that was there before: the start of each vdev's largest segments.
+    /// Existing blocks: the start of each vdev's largest segments.
     fn old_blocks(&self) -> Vec<Dva> {
         let of_vdev = self.truth.iter().flat_map(|(vdev, tree)| {
             let geometry = self.geometries.iter().find(|of| of.vdev == *vdev).expect("a vdev");

@@ -1,4 +1,4 @@
-//! Compares datasets and their properties with what OpenZFS said about the same pools.
+//! Compares datasets and their properties with OpenZFS's output for the same pools.
 
 use bytes::Bytes;
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
@@ -60,7 +60,7 @@ fn shown(property: &Property) -> (String, String) {
     (value, source)
 }
 
-/// What `zfs get -Hp -r all` said: dataset, property, value, source.
+/// The output of `zfs get -Hp -r all`: dataset, property, value, source.
 fn expected(pool: &ReferencePool) -> BTreeMap<String, Vec<[String; 3]>> {
     let text = String::from_utf8(pool.text("zfs").unwrap()).unwrap();
     let mut datasets: BTreeMap<String, Vec<_>> = BTreeMap::new();
@@ -72,11 +72,11 @@ fn expected(pool: &ReferencePool) -> BTreeMap<String, Vec<[String; 3]>> {
     datasets
 }
 
-/// Whether a property of a dataset is the same in the images as it was when OpenZFS was asked.
+/// Whether a property in the images has the value that OpenZFS reported.
 fn is_comparable(dataset: &str, name: &str, value: &str) -> bool {
-    // What depends on the machine that was asked.
+    // What depends on the machine.
     let runtime = matches!(name, "mounted" | "keystatus" | "available");
-    // The pool's own space went on changing until the export.
+    // The pool's own space kept changing until the export.
     let of_pool = matches!(name, "used" | "usedbychildren" | "logicalused" | "compressratio");
     // It was set while the manifests were taken.
     let temporary = (name, value) == ("snapdir", "visible");
@@ -85,7 +85,7 @@ fn is_comparable(dataset: &str, name: &str, value: &str) -> bool {
     !(runtime || (of_pool && !dataset.contains(['/', '@'])) || temporary || in_memory)
 }
 
-/// Appends what differs between the properties of one dataset or bookmark.
+/// Appends the differences between the properties of one dataset or bookmark.
 fn compare(
     name: &str,
     expected: &[[String; 3]],
@@ -136,10 +136,10 @@ fn check(name: &str) {
     check_list(&pool, tree);
 }
 
-/// The columns of `zfs list`, taken right before the pool was exported.
+/// The columns of `zfs list`, taken right before the export.
 ///
-/// The export itself wrote to the meta object set, which the root file system is charged for;
-/// what all of the pool can still write shrank or grew by the same amount.
+/// The export itself wrote to the MOS, which the root file system is charged for; the available
+/// space of the whole pool changed by the same amount.
 fn check_list(pool: &ReferencePool, tree: &DatasetTree) {
     const COLUMNS: [&str; 9] = [
         "type",
@@ -235,7 +235,7 @@ fn key_of(pool: &ReferencePool, root: &str) -> Vec<u8> {
     }
 }
 
-/// Reads every data block of every object; how many bytes of files there were.
+/// Reads every data block of every object; returns the number of file bytes.
 fn read_everything(objset: &Objset) -> u64 {
     let mut bytes = 0;
     for entry in objset.objects() {
@@ -286,7 +286,7 @@ fn holds_have_their_tags_and_times() {
     assert!(imported.datasets().open("g01/sa@s2").unwrap().holds().unwrap().is_empty());
 }
 
-/// Adds up what is allocated for blocks that were born after some txg.
+/// Adds up the allocated space of blocks born after some txg.
 #[derive(Default)]
 struct Allocated(u64);
 
@@ -301,7 +301,7 @@ impl Visitor for Allocated {
     }
 }
 
-/// `written@SNAPSHOT` is what a walk over the blocks born since then finds.
+/// `written@SNAPSHOT` equals a walk over the blocks born since then.
 fn check_written(name: &str, dataset: &str, snapshot: &str) {
     let Some(pool) = ReferencePool::golden(name) else { return };
     let imported = open(&pool);
@@ -341,7 +341,7 @@ fn written_since_a_bookmark_counts_from_its_snapshot() {
     assert!(imported.datasets().open_bookmark("g01/sa#none").is_err());
 }
 
-/// Gives the children called `sa` another name of two bytes, behind the checksums.
+/// Renames the children called `sa` to another name of two bytes, bypassing checksums.
 struct Renamed(&'static [u8; 2]);
 
 impl BlockInjector for Renamed {

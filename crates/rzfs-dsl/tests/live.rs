@@ -1,4 +1,4 @@
-//! Pools that this crate makes and changes, as it and OpenZFS's own tools find them afterwards.
+//! Pools made and changed by this crate, checked by it and by OpenZFS's own tools.
 
 use rzfs_blockdev::OpenOptions;
 use rzfs_dsl::import::ImportError;
@@ -10,12 +10,12 @@ fn event(text: &str) -> Event {
     Event::Internal { operation: "note", text: text.to_owned(), dataset: None }
 }
 
-/// Images for a pool with all features that there are.
+/// Images for a pool with all features.
 fn images(shape: &str) -> ImagePool {
     ImagePool::new(shape).with_newest_features()
 }
 
-/// Has a pool judged of which nothing is missing.
+/// Checks a complete pool.
 fn check(images: &ImagePool) {
     assert_eq!(images.import(&OpenOptions::new()).health(), Health::HEALTHY);
     images.judge();
@@ -42,7 +42,7 @@ fn a_pool_goes_on_where_it_was_left() {
         let pool = images.open_pool();
         assert!(pool.uberblock().txg > created.txg);
         pool.log(event(&format!("round {round}"))).unwrap();
-        // Exported once, left alone once: a pool that nobody exported is as good.
+        // Exported once, abandoned once: a pool without an export must be as good.
         if round == 1 {
             drop(pool);
         } else {
@@ -73,7 +73,7 @@ fn a_pool_with_multihost_shows_that_it_is_in_use() {
     let watched = images.import_as(8, &OpenOptions::new()).unwrap_err().error;
     assert!(matches!(*watched, ImportError::ActiveElsewhere { .. }), "{watched}");
     assert_eq!(pool.uberblock(), committed, "no txg was needed for that");
-    // A txg without changes is told, too.
+    // A txg without changes is reported, too.
     pool.sync().unwrap();
     assert!(pool.uberblock().txg > committed.txg);
     pool.set_pool_property("multihost", 0.into()).unwrap();

@@ -1,4 +1,4 @@
-//! Walks over all blocks of pools that OpenZFS made.
+//! Walks over all blocks of pools made by OpenZFS.
 
 use rzfs_blockdev::{FileDevice, OpenOptions};
 use rzfs_dmu::{DmuError, Visit, Visitor};
@@ -14,10 +14,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Pools with few blocks, among them one with logs that were not replayed and one with clones.
+/// Pools with few blocks, among them one with unreplayed logs and one with clones.
 const SMALL: [&str; 4] = ["g17-checkpoint", "g21-v28", "g22-v8", "g24-zil"];
 
-/// Where the addresses of a device begin.
+/// The start of the allocatable space of a device.
 const START: u64 = 4 << 20;
 
 /// The devices of a golden pool, which can be damaged.
@@ -45,14 +45,14 @@ fn open(name: &str) -> Option<Pool> {
     ReferencePool::golden(name).map(|golden| import(&devices(&golden)))
 }
 
-/// What to do about a block that cannot be read.
+/// What to do about an unreadable block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDamage {
     GoOn,
     Stop,
 }
 
-/// All that a walk shows, up to a number of blocks.
+/// The trace of a walk, up to a number of blocks.
 struct Trace {
     part: Part,
     shown: Vec<(Part, Bookmark, BlockPointer)>,
@@ -67,7 +67,7 @@ impl Trace {
         Self { part: Part::FreeLists, shown, damage, limit, on_damage: OnDamage::GoOn }
     }
 
-    /// What the walk shows, and where it goes on.
+    /// The trace of the walk, and where it resumes.
     fn of(walk: PoolWalk<'_>, limit: usize) -> (Self, Option<Position>) {
         let mut trace = Self::up_to(limit);
         let next = walk.run(&mut trace);
@@ -105,7 +105,7 @@ impl PoolVisitor for Trace {
     }
 }
 
-/// How many blocks OpenZFS's zdb counts.
+/// The number of blocks counted by OpenZFS's zdb.
 fn counted_by_openzfs(name: &str) -> usize {
     let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rzfs-zdb/tests/zdb/oracle");
     let text = std::fs::read_to_string(oracle.join(name).join("-bcc.txt")).unwrap();

@@ -127,7 +127,7 @@ pub enum Protection {
 }
 
 impl Protection {
-    /// How an encrypted objset protects its blocks of a type; `None`: a type that nobody knows.
+    /// How an encrypted objset protects its blocks of a type; `None` for an unknown type.
     #[must_use]
     pub fn in_encrypted_objset(object_type: Option<ObjectType>, level: Level) -> Self {
         match object_type {
@@ -377,7 +377,7 @@ impl BlockPointer {
         }
     }
 
-    /// Whether the block was allocated anew while its logical birth stayed (PROP2.R).
+    /// Whether the block was reallocated while its logical birth stayed (PROP2.R).
     #[must_use]
     pub const fn is_rewritten(&self) -> bool {
         !self.is_embedded_layout() && self.words[7] >> 63 != 0

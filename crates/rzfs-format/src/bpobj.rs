@@ -204,7 +204,7 @@ pub fn accounted_logical_size(pointer: &BlockPointer) -> u64 {
 /// The entries of the valid part of one block of a list.
 ///
 /// A pointer is returned as it is stored; holes and pointers that contradict themselves are
-/// errors, after which the iteration goes on.
+/// errors, after which the iteration continues.
 pub fn entries(
     block: &[u8],
     order: ByteOrder,

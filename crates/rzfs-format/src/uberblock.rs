@@ -71,7 +71,7 @@ impl Uberblock {
     /// Size in bytes; the rest of a slot up to its trailer is zero.
     pub const SIZE: usize = WORDS * 8;
 
-    /// Decodes the start of a slot and tells the byte order of its writer.
+    /// Decodes the start of a slot and returns the byte order of its writer.
     ///
     /// # Errors
     /// [`FormatError::Field`] when the magic number is none in either order.
@@ -156,7 +156,7 @@ impl Uberblock {
     }
 }
 
-/// What the owner of a pool tells other hosts about its heartbeat (spec 01, section 10).
+/// The heartbeat parameters of a pool's owner for other hosts (spec 01, section 10).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Multihost {
     /// Average nanoseconds between heartbeats; 0 when multihost is off.

@@ -101,7 +101,7 @@ impl XattrList {
         self.0.insert(name, NvValue::ByteArray(value.into()))
     }
 
-    /// Removes an attribute; tells whether it was there.
+    /// Removes an attribute; returns whether it existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         self.0.remove(name).is_some()
     }

@@ -14,16 +14,16 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an injector changes.
+/// The target of an injector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aim {
     /// Contents of any blocks.
     Anything,
     /// Contents of blocks of one structure.
     Structure,
-    /// Indirect blocks become trees that do not end.
+    /// Indirect blocks become endless trees.
     Endless,
-    /// Bytes as they are stored: compressed, in gang headers, in intent logs.
+    /// Stored bytes: compressed blocks, gang headers, intent logs.
     Stored,
 }
 
@@ -33,16 +33,16 @@ pub struct HostileInjector {
     seed: u64,
     aim: Aim,
     structure: Structure,
-    /// One block of this many is changed.
+    /// One of this many blocks is changed.
     one_of: u64,
-    /// Blocks with lower numbers of objsets are left alone.
+    /// Blocks of objsets with lower numbers are left alone.
     first_objset: u64,
     changed: AtomicU64,
 }
 
 impl HostileInjector {
-    /// An injector for this seed: how many blocks it changes, and whether those of the MOS are
-    /// among them, is chance too.
+    /// An injector for this seed, which also determines how many blocks it changes, and whether
+    /// those of the MOS are among them.
     #[must_use]
     pub fn new(aim: Aim, seed: u64) -> Self {
         let mut random = Random::new(seed);
@@ -64,7 +64,7 @@ impl HostileInjector {
         self.changed.load(Ordering::Relaxed)
     }
 
-    /// Whether contents are changed that have this structure.
+    /// Whether contents with this structure are changed.
     fn is_wanted(&self, structure: Structure) -> bool {
         match self.aim {
             Aim::Anything => true,
@@ -81,7 +81,7 @@ impl BlockInjector for HostileInjector {
         let structure = Structure::of(pointer);
         let level = i64::from(level.0).cast_unsigned();
         let mut random = Random::of_place(self.seed, &[objset.0, object.0, level, id.0]);
-        // All indirect blocks of such a tree, or it ends.
+        // All indirect blocks of such a tree, or it would end.
         let all = self.aim == Aim::Endless && structure == Structure::Indirect;
         if objset.0 < self.first_objset
             || !self.is_wanted(structure)

@@ -1,4 +1,4 @@
-//! One case: a pool, damage, and what is wanted of the import.
+//! One case: a pool, its damage, and its limits.
 
 use crate::blocks::{Aim, HostileInjector};
 use crate::devices::{Truncated, damage_device};
@@ -21,19 +21,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of block contents that a case may cache: `arc_max`.
+/// Block cache size of a case in bytes: `arc_max`.
 pub const ARC_MAX: u64 = 8 << 20;
 
-/// A pool that is going to be damaged.
+/// A pool to be damaged.
 #[derive(Debug)]
 pub struct Subject {
     name: String,
     devices: Vec<Arc<dyn BlockDevice>>,
-    /// Where each device is read by an undamaged exercise.
+    /// The device reads of an undamaged exercise.
     reads: Vec<Vec<Range<u64>>>,
-    /// The blocks that it reads.
+    /// The blocks it reads.
     blocks: Arc<BlockList>,
-    /// What is in them.
+    /// Their contents.
     contents: Arc<Contents>,
 }
 
@@ -57,7 +57,7 @@ impl DamageKind {
     pub const ALL: [Self; 5] =
         [Self::Devices, Self::Labels, Self::Blocks, Self::Structures, Self::Stored];
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Subject {
         Self::of_images(pool.name(), &pool.images()?)
     }
 
-    /// Opens the images of a pool that somebody has made.
+    /// Opens the images of a pool made elsewhere.
     ///
     /// # Errors
     /// They cannot be opened.
@@ -119,7 +119,7 @@ impl Subject {
         &self.name
     }
 
-    /// The kind of damage that a case of this seed has.
+    /// The kind of damage of this seed.
     #[must_use]
     pub fn kind(seed: u64) -> DamageKind {
         match Random::new(seed).below(10) {
@@ -131,7 +131,7 @@ impl Subject {
         }
     }
 
-    /// Damages the pool as the seed says, and reads everything.
+    /// Damages the pool according to the seed, and reads everything.
     #[must_use]
     pub fn exercise(&self, seed: u64) -> Tally {
         let kind = Self::kind(seed);
@@ -145,7 +145,7 @@ impl Subject {
         match kind {
             DamageKind::Devices => {
                 self.damage_devices(&overlays, &mut random);
-                // Whatever is read in spite of such damage is what was written.
+                // Data that is readable in spite of such damage must be what was written.
                 injector = Some(witness.clone());
             }
             DamageKind::Labels => damage_labels(&overlays, &mut random),
@@ -177,7 +177,7 @@ impl Subject {
         Tally { wrong: witness.wrong(), ..tally }
     }
 
-    /// Changes the pool as a fuzzer's input says, and reads everything: see [`Patch`].
+    /// Changes the pool according to a fuzzer's input, and reads everything: see [`Patch`].
     #[must_use]
     pub fn exercise_patched(&self, input: &[u8]) -> Tally {
         let patches = Patch::parse_all(input);
@@ -204,7 +204,7 @@ impl Subject {
 }
 
 pub(crate) fn damage_labels(overlays: &[Arc<OverlayDevice>], random: &mut Random) {
-    // The same damage everywhere agrees with itself.
+    // The same damage everywhere is consistent.
     let alike = random.once_in(2);
     let seed = random.draw();
     let config = !random.once_in(3);
@@ -217,7 +217,7 @@ pub(crate) fn damage_labels(overlays: &[Arc<OverlayDevice>], random: &mut Random
     }
 }
 
-/// The devices, sometimes not all, not in order, or not as long as they were.
+/// The devices, sometimes incomplete, reordered, or with other lengths.
 fn sources(
     overlays: &[Arc<OverlayDevice>],
     kind: DamageKind,
@@ -267,13 +267,13 @@ fn options(injector: Option<Arc<dyn BlockInjector>>, random: &mut Random) -> Imp
     }
 }
 
-/// Time that passes at once, for somebody whose patience ends after a number of waits.
+/// A clock whose waits return at once, and are interrupted after a number of them.
 #[derive(Default)]
 struct NoTime {
     waits: AtomicU64,
 }
 
-/// Uberblocks can ask for a watch of a day.
+/// Uberblocks can demand a watch of a day.
 const PATIENCE: u64 = 60;
 
 impl Clock for NoTime {

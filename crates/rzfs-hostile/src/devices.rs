@@ -1,4 +1,4 @@
-//! Damage to devices, which checksums are there to catch.
+//! Damage to devices, which checksums must detect.
 
 use crate::random::Random;
 use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceGeometry, IoRequest, read_exact_at};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const SECTOR: u64 = 512;
 
-/// Damages a device in a place that readers come to: `reads` are such places.
+/// Damages a device at a place that is read: `reads` are such places.
 pub(crate) fn damage_device(device: &OverlayDevice, reads: &[Range<u64>], random: &mut Random) {
     let Some(place) = random.pick(reads).cloned() else { return };
     let sectors = (place.end - place.start).div_ceil(SECTOR);
@@ -43,7 +43,7 @@ fn flip_bit(device: &OverlayDevice, range: &Range<u64>, random: &mut Random) {
     }
 }
 
-/// A device that is said to be shorter than it is.
+/// A device that reports a shorter length.
 #[derive(Debug)]
 pub(crate) struct Truncated {
     pub(crate) base: Arc<dyn BlockDevice>,

@@ -1,4 +1,4 @@
-//! Reads everything of a pool that users can ask for, within limits.
+//! Reads everything of a pool accessible to users, within limits.
 
 mod files;
 mod logs;
@@ -28,7 +28,7 @@ const DATASETS: usize = 12;
 const SNAPSHOTS: usize = 2;
 /// Records of the history that are read.
 const RECORDS: usize = 100;
-/// Causes of an error that are asked for words.
+/// Maximum depth of an error's causes to format.
 const CAUSES: usize = 10;
 
 /// What the walk over all blocks reads.
@@ -69,7 +69,7 @@ impl Exercise {
         this.tally
     }
 
-    /// Counts a result; an error has to say something, and so do its causes.
+    /// Counts a result; an error and its causes must have non-empty messages.
     fn note<T, E: Error>(&mut self, result: Result<T, E>) -> Option<T> {
         match result {
             Ok(value) => {
@@ -121,7 +121,7 @@ impl Exercise {
         self.block_walk(pool);
     }
 
-    /// What `zdb -Cbch` does.
+    /// What `zdb -Cbch` reads.
     fn block_walk(&mut self, pool: &Pool) {
         let checksum = match self.walk {
             BlockWalk::Metadata => 1,
@@ -144,7 +144,7 @@ impl Exercise {
         }
     }
 
-    /// Looks into objects whatever they are.
+    /// Reads objects of any kind.
     fn objects(&mut self, objset: &Objset) {
         for entry in objset.objects().take(OBJECTS) {
             let Some(entry) = self.note(entry) else { continue };
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use std::fmt;
 
-    /// An error whose cause says nothing.
+    /// An error with an empty cause.
     #[derive(Debug)]
     struct Vague(Option<Box<Vague>>);
 

@@ -1,7 +1,7 @@
-//! Pools that lie on disk: blocks are changed while they are written, with right checksums.
+//! Pools falsified on disk: blocks are changed while they are written, with right checksums.
 //!
-//! Whoever makes such a pool does not notice: memory keeps what was meant. Only who opens it next
-//! reads what was forged, with no injector in between, so other programs can be shown it.
+//! The writer of such a pool does not notice: its memory has the right contents. Only the next
+//! reader sees the forged ones, without an injector, so that other programs can be tested too.
 
 use crate::random::Random;
 use crate::structures::Structure;
@@ -12,7 +12,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, ByteOrder, Level};
 
-/// Words that are other words on disk.
+/// Words replaced on disk.
 ///
 /// A replacement is as long as what it replaces; a shorter one is followed by zeros, which end a
 /// name.
@@ -39,18 +39,18 @@ fn position(bytes: &[u8], word: &str) -> Option<usize> {
     bytes.windows(word.len()).position(|window| window == word.as_bytes())
 }
 
-/// Blocks of one structure that contradict themselves on disk. Which ones depends on the seed and
-/// their bookmarks only.
+/// Blocks of one structure that are inconsistent on disk. The seed and their bookmarks determine
+/// which ones.
 #[derive(Clone, Copy, Debug)]
 pub struct StructureForger {
     seed: u64,
     structure: Structure,
-    /// One block of this many is changed.
+    /// One of this many blocks is changed.
     one_of: u64,
 }
 
 impl StructureForger {
-    /// A forger of this seed: of what, and of how many blocks, is chance.
+    /// A forger of this seed, which determines the structure and the number of blocks.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
@@ -74,7 +74,7 @@ impl WriteInjector for StructureForger {
         }
         let mut bytes = contents.to_vec();
         let mut victim = Victim { bytes: &mut bytes, order: ByteOrder::NATIVE };
-        // Where the block will be is not known yet.
+        // The address of the block is not known yet.
         structure.damage(&mut victim, bookmark, &BlockPointer::HOLE, &mut random);
         bytes.into()
     }

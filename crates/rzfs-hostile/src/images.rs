@@ -1,4 +1,4 @@
-//! Damage that is written into images, for other programs to come upon.
+//! Damage written to images, for other programs to find.
 
 use crate::case::{DamageKind, Subject, damage_labels};
 use crate::random::Random;
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Subject {
-    /// Damages its images as the seed says, and tells how: sectors and whole members, or labels.
-    /// What else a case damages it does behind the checksums of what was read already.
+    /// Damages its images according to the seed, and returns the kind of damage: sectors and whole
+    /// members, or labels. Other damage of a case only happens after verification in memory.
     ///
     /// # Errors
-    /// Failure of an image to be written.
+    /// An image cannot be written.
     pub fn damage_images(&self, images: &[PathBuf], seed: u64) -> io::Result<DamageKind> {
         let mut random = Random::of_place(seed, &[0xda_4a6e]);
         let devices = self.devices().iter();
@@ -39,11 +39,11 @@ impl Subject {
     }
 }
 
-/// Writes what is damaged of a device into its image.
+/// Writes the damaged parts of a device to its image.
 fn store(overlay: &OverlayDevice, image: &File) -> io::Result<()> {
     for range in overlay.damaged_ranges() {
         let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
-        // No file refuses to be read.
+        // A file cannot simulate read errors.
         if let Ok(bytes) = read_exact_at(overlay, range.start, len) {
             image.write_all_at(&bytes, range.start)?;
         }
@@ -51,7 +51,7 @@ fn store(overlay: &OverlayDevice, image: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Sometimes one of the images is gone, or shorter than it was, or like its neighbour.
+/// Sometimes removes an image, truncates it, or copies its neighbour.
 fn damage_member(images: &[PathBuf], random: &mut Random) -> io::Result<()> {
     let at = random.index(images.len());
     let (Some(image), Some(neighbour)) = (images.get(at), images.iter().cycle().nth(at + 1)) else {

@@ -1,4 +1,4 @@
-//! Labels and uberblocks that lie, with right checksums.
+//! Labels and uberblocks with false contents and right checksums.
 
 use crate::lists::changed_list;
 use crate::random::Random;
@@ -47,7 +47,7 @@ pub(crate) fn damage_uberblock(device: &OverlayDevice, random: &mut Random) {
     let mut words = newest.uberblock.to_words();
     for _ in 0..=random.below(2) {
         let at = random.index(words.len());
-        // The magic number stays, else it is no uberblock.
+        // The magic number stays, otherwise it would not be an uberblock.
         if let Some(word) = words.get_mut(at).filter(|_| at > 0) {
             *word = random.instead_of(*word);
         }

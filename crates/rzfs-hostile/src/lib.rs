@@ -13,7 +13,7 @@
 //!    ▼
 //! Outcome   Finding: panic, hang, too much memory, wrong data, an error without words
 //! ```
-//! A pool and a seed determine a case: whatever is found can be repeated.
+//! A pool and a seed determine a case, so all findings can be reproduced.
 
 #![deny(unsafe_code)]
 

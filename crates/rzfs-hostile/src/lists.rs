@@ -1,18 +1,18 @@
-//! Name-value lists that say something else.
+//! Modified name-value lists.
 
 use crate::random::Random;
 use rzfs_format::nvlist::{Encoding, NvList, NvString, NvValue};
 
-/// Names of lists deeper than this are not looked into.
+/// Maximum depth of names examined in lists.
 const MAX_DEPTH: usize = 12;
-/// How deep a list is put into itself.
+/// Nesting depth of a list in itself.
 const NESTING: usize = 30;
-/// How often a list is put beside itself.
+/// Number of copies of a list beside itself.
 const MAX_COPIES: usize = 300;
-/// Bytes of an encoded list that labels and objects have room for.
+/// Room for an encoded list in labels and objects.
 const ROOM: usize = 112 << 10;
 
-/// A list that differs in one place; `depth` is how deep it lies in others.
+/// A list that differs in one place; `depth` is its nesting depth.
 pub(crate) fn changed_list(list: &NvList, random: &mut Random, depth: usize) -> NvList {
     let pairs: Vec<_> = list.iter().collect();
     let chosen = random.index(pairs.len());
@@ -84,14 +84,14 @@ fn changed_lists(lists: &[NvList], random: &mut Random, depth: usize) -> Vec<NvL
     lists
 }
 
-/// How many of `most` lists like this one fit where a configuration is stored. What does not fit
-/// would only cost the case's own memory.
+/// How many of `most` copies of this list fit where a configuration is stored. More would only cost
+/// the case's own memory.
 fn fitting(list: &NvList, most: usize) -> usize {
     let size = list.encode(Encoding::Xdr).map_or(ROOM, |bytes| bytes.len());
     (ROOM / size.max(1)).min(most)
 }
 
-/// A vdev that is its own child, as far as a tree can be that.
+/// A vdev that is its own child, as far as possible in a tree.
 fn nested(list: &NvList) -> NvList {
     let mut outer = list.clone();
     for _ in 0..fitting(list, NESTING) {

@@ -1,6 +1,6 @@
 //! An allocator that counts.
 //!
-//! Binaries that measure make it theirs:
+//! Binaries that measure memory use it:
 //! ```ignore
 //! #[global_allocator]
 //! static ALLOCATOR: rzfs_hostile::CountingAllocator = rzfs_hostile::CountingAllocator;
@@ -33,7 +33,7 @@ pub struct MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// Starts anew; one at a time counts.
+    /// Restarts counting; only one measurement at a time.
     #[must_use]
     pub fn start() -> Self {
         let before = NOW.load(Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl MemoryWatch {
         NOW.load(Ordering::Relaxed)
     }
 
-    /// What was needed since the start.
+    /// The memory needed since the start.
     #[must_use]
     pub fn usage(&self) -> MemoryUse {
         let peak = PEAK.load(Ordering::Relaxed).saturating_sub(self.before);

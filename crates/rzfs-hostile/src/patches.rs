@@ -1,13 +1,12 @@
-//! Damage as a fuzzer writes it: a list of patches, each of which the harness makes pass the
-//! checksums above it.
+//! Damage described by a fuzzer: a list of patches, which the harness makes pass all checksums.
 //!
 //! ```text
 //! patch    0 kind  1 width  2 index (2)  4 place (4)  8 value (8)      little-endian
 //! kinds    0 contents of a block  1 bytes as they are stored  2 a block's contents elsewhere in it
 //!          3 configuration in the labels  4 a word of the newest uberblock  5 a device's bytes
 //! ```
-//! An index counts the blocks that an undamaged pool has, in the order of their bookmarks, or the
-//! reads from its devices.
+//! An index counts the blocks of an undamaged pool, in the order of their bookmarks, or the reads
+//! from its devices.
 
 use crate::labels::{patch_config, patch_uberblock};
 use crate::victim::Victim;
@@ -21,10 +20,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Patches of an input that are looked at.
+/// Maximum number of patches in an input.
 const MAX_PATCHES: usize = 64;
 
-/// What a patch changes.
+/// The target of a patch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PatchKind {
     Contents,
@@ -80,7 +79,7 @@ impl Patch {
         value.into_iter().take(1 << (self.width % 4)).collect()
     }
 
-    /// Changes labels and devices, if that is what it does.
+    /// Changes labels and devices, if these are the target.
     pub(crate) fn apply_to_devices(
         &self,
         overlays: &[Arc<OverlayDevice>],

@@ -1,10 +1,10 @@
-//! Chance that can be repeated: splitmix64.
+//! Reproducible randomness: splitmix64.
 
-/// A sequence of numbers that its seed determines.
+/// A sequence of numbers determined by its seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
-/// Numbers at which sizes, counts and shifts go wrong.
+/// Boundary values of sizes, counts and shifts.
 const EDGES: [u64; 20] = [
     0,
     1,
@@ -28,7 +28,7 @@ const EDGES: [u64; 20] = [
     u64::MAX,
 ];
 
-/// Numbers below this are likely to be those of objects.
+/// Lower numbers are likely to be object numbers.
 const OBJECTS: u64 = 300;
 
 impl Random {
@@ -38,7 +38,7 @@ impl Random {
         Self(seed)
     }
 
-    /// The sequence of this seed and these words, whatever was drawn elsewhere.
+    /// The sequence of this seed and these words, independent of other draws.
     #[must_use]
     pub fn of_place(seed: u64, place: &[u64]) -> Self {
         place.iter().fold(Self(seed), |mut random, word| {
@@ -65,7 +65,7 @@ impl Random {
         self.below(len as u64) as usize
     }
 
-    /// True once in `of` times.
+    /// True with probability 1 in `of`.
     pub fn once_in(&mut self, of: u64) -> bool {
         self.below(of) == 0
     }
@@ -75,7 +75,7 @@ impl Random {
         of.get(self.index(of.len()))
     }
 
-    /// A number that a reader should not trust: near an edge, an object's, or any.
+    /// An untrustworthy number: near a boundary, an object's, or any.
     pub fn hostile(&mut self) -> u64 {
         match self.below(4) {
             0 => self.below(OBJECTS),

@@ -1,4 +1,4 @@
-//! Runs cases and watches them.
+//! Runs and supervises cases.
 
 use crate::case::{ARC_MAX, Subject};
 use crate::memory::{MemoryUse, MemoryWatch};
@@ -12,23 +12,23 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-/// Stack of the thread that runs a case: what other threads of a program get.
+/// Stack size of the thread that runs a case: the usual one.
 const STACK: usize = 2 << 20;
-/// How often a running case is looked at.
+/// Interval of checks on a running case.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The first panic of a case, of whatever thread.
+/// The first panic of a case, in any thread.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 static HOOK: Once = Once::new();
-/// Whether panics are those of a case.
+/// Whether panics belong to a case.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// What a case may need.
+/// The limits of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Time of the processors.
+    /// Processor time.
     pub cpu: Duration,
-    /// Time on the clock: whoever waits for ever needs no processor.
+    /// Elapsed time: an endless wait uses no processor.
     pub clock: Duration,
     /// Bytes that are allocated at the same time.
     pub peak: usize,
@@ -46,18 +46,18 @@ impl Limits {
     };
 }
 
-/// What is wrong with a program that a case shows.
+/// The error of a program shown by a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finding {
     /// It panicked.
     Panic(String),
-    /// It did not end; the case goes on in its thread, so the process has to end.
+    /// It did not end; the case continues in its thread, so the process must exit.
     Hang,
-    /// It allocated more than it may.
+    /// It allocated more than allowed.
     Memory(MemoryUse),
-    /// It handed out this many blocks that are not what was written, without an error.
+    /// It returned this many blocks with wrong contents, without an error.
     WrongData(u64),
-    /// It returned errors without words.
+    /// It returned errors without messages.
     Speechless(u64),
 }
 
@@ -75,12 +75,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What was read.
     pub tally: Tally,
-    /// What is wrong, if anything.
+    /// The error found, if any.
     pub finding: Option<Finding>,
     /// Memory that was needed; zero unless [`crate::CountingAllocator`] is the allocator.
     pub memory: MemoryUse,
@@ -120,7 +120,7 @@ fn watch(work: impl FnOnce() -> Tally + Send + 'static, limits: &Limits) -> Outc
     let (done, result) = mpsc::channel();
     let case = move || {
         let tally = panic::catch_unwind(AssertUnwindSafe(work));
-        // Nobody listens any more when the case took too long.
+        // The receiver is gone when the case took too long.
         let _ = done.send(tally.ok());
     };
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(case);
@@ -157,7 +157,7 @@ fn watch(work: impl FnOnce() -> Tally + Send + 'static, limits: &Limits) -> Outc
     Outcome { tally, finding, memory, cpu }
 }
 
-/// Time that the process has had of the processors.
+/// The processor time used by the process.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)

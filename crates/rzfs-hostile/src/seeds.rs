@@ -1,7 +1,6 @@
-//! Seeds for fuzz targets: the structures of real pools, each in the form that its target takes.
+//! Seeds for fuzz targets: structures of real pools, in the format of each target.
 //!
-//! A fuzzer that begins with valid structures reaches what lies behind magic numbers and counts at
-//! once.
+//! A fuzzer that starts with valid structures immediately gets past magic numbers and counts.
 
 use crate::case::Subject;
 use rzfs_blockdev::{BlockDevice, OpenOptions, read_exact_at};
@@ -47,7 +46,7 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The seeds that a pool gives.
+    /// The seeds from a pool.
     #[must_use]
     pub fn of(subject: &Subject) -> Self {
         let mut seeds = Self::default();
@@ -66,8 +65,8 @@ impl Seeds {
         seeds
     }
 
-    /// The seeds that a send stream gives: its beginning, read in each of the ways that
-    /// `send_stream` knows.
+    /// The seeds from a send stream: its beginning, read in each of the ways supported by
+    /// `send_stream`.
     #[must_use]
     pub fn of_stream(stream: &[u8]) -> Self {
         let mut seeds = Self::default();

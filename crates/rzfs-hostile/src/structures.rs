@@ -1,4 +1,4 @@
-//! Damage that knows what it damages: loops, sizes, counts and references of each structure.
+//! Structure-aware damage: loops, sizes, counts and references of each structure.
 //!
 //! ```text
 //! pointers    indirect blocks that contain themselves, each other, or one child many times
@@ -25,7 +25,7 @@ pub(crate) use dnodes::raise_all;
 pub(crate) use logs::{damage_gang_header, damage_intent_log};
 pub(crate) use pointers::endless;
 
-/// What a block is, as far as damage is concerned.
+/// The structure of a block, as far as it matters for damage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Structure {
     Indirect,
@@ -54,7 +54,7 @@ impl Structure {
         Self::Other,
     ];
 
-    /// What the block under this pointer is.
+    /// The structure of the block under this pointer.
     pub(crate) fn of(pointer: &BlockPointer) -> Self {
         match pointer.object_type() {
             _ if pointer.level() > Level::DATA => Self::Indirect,
@@ -63,7 +63,7 @@ impl Structure {
         }
     }
 
-    /// What the contents of an object of this type are.
+    /// The structure of the contents of an object of this type.
     pub(crate) fn of_contents(kind: ObjectType) -> Self {
         match kind {
             ObjectType::DNODE => Self::Dnodes,
@@ -77,7 +77,7 @@ impl Structure {
         }
     }
 
-    /// Damages the contents of such a block.
+    /// Damages the contents of a block of this structure.
     pub(crate) fn damage(
         self,
         victim: &mut Victim<'_>,

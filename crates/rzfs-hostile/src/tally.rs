@@ -1,16 +1,16 @@
-//! What came of a case.
+//! The result of a case.
 
-/// What came of a case that ended.
+/// The result of a completed case.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Tally {
     /// Whether the pool could be imported.
     pub imported: bool,
-    /// Things that could be read.
+    /// Number of successful reads.
     pub successes: u64,
-    /// Errors that were returned.
+    /// Number of errors returned.
     pub errors: u64,
-    /// Errors without words.
+    /// Number of errors without messages.
     pub speechless: u64,
-    /// Blocks with contents that were never written.
+    /// Number of blocks with wrong contents.
     pub wrong: u64,
 }

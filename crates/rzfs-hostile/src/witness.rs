@@ -1,7 +1,7 @@
-//! Silent damage: a block that is read without an error has to be what was written.
+//! Silent damage: a block read without an error must have the written contents.
 //!
-//! The contents of an undamaged pool are remembered by where and when they were written. When only
-//! devices are damaged, every block that is handed out under the same identity has to be the same.
+//! The contents of an undamaged pool are remembered by location and birth. When only devices are
+//! damaged, every block returned under the same identity must be the same.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ type Identity = (u32, u64, u64, u64);
 /// Hashes of contents.
 pub(crate) type Contents = HashMap<Identity, u64>;
 
-/// `None` when nobody can know whether the contents are right.
+/// `None` when the right contents are unknown.
 fn identity(pointer: &BlockPointer) -> Option<Identity> {
     let dva = pointer.dvas().next()?;
     let checked = pointer.checksum_function().is_ok_and(|f| f != ChecksumFunction::Off);
@@ -53,7 +53,7 @@ impl BlockInjector for ContentsRecorder {
     }
 }
 
-/// Compares contents with what they should be.
+/// Compares contents with the right ones.
 #[derive(Debug)]
 pub(crate) struct Witness {
     contents: Arc<Contents>,
@@ -65,7 +65,7 @@ impl Witness {
         Self { contents, wrong: AtomicU64::new(0) }
     }
 
-    /// Blocks that were not what they should be.
+    /// Number of blocks with wrong contents.
     pub(crate) fn wrong(&self) -> u64 {
         self.wrong.load(Ordering::Relaxed)
     }

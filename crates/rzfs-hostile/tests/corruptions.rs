@@ -85,7 +85,7 @@ fn seeded_cases() {
             }
         }
     }
-    // Damage that nobody meets, or that leaves nothing to read, would show nothing.
+    // Damage that is never read, or that leaves nothing to read, would show nothing.
     eprintln!("{subjects} pools, {imported} imports, {errors} errors");
     assert!(imported >= 5 * subjects && errors >= 50 * subjects);
     assert!(subjects == 0 || kinds.len() == DamageKind::ALL.len(), "{kinds:?}");

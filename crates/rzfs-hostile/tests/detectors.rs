@@ -1,4 +1,4 @@
-//! Every kind of finding is found: an engine with a planted fault reads an undamaged pool.
+//! Every kind of finding is detected: an engine with a planted fault reads an undamaged pool.
 
 use bytes::Bytes;
 use rzfs_blockdev::{
@@ -16,18 +16,18 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// What is wrong with an engine.
+/// The fault of an engine.
 #[derive(Clone, Copy)]
 enum Fault {
     None,
     Panics,
-    /// Until this is set.
+    /// Hangs until this is set.
     Spins(&'static AtomicBool),
     /// Allocates this many bytes at once.
     Allocates(usize),
     /// Keeps this many bytes of every block.
     Leaks(usize),
-    /// Hands out a block with a flipped bit, as if it had not looked at the checksum.
+    /// Returns a block with a flipped bit, as if the checksum was not verified.
     Flips,
 }
 
@@ -73,7 +73,7 @@ fn run(subject: &Arc<Subject>, fault: Fault) -> Outcome {
     run_watched(move || subject.exercise_fault(fault), &limits)
 }
 
-/// A device that stops to answer.
+/// A device that stops responding.
 #[derive(Debug)]
 struct Silent {
     base: Arc<dyn BlockDevice>,
@@ -105,7 +105,7 @@ fn planted_faults_are_found() {
     let sound = run(&subject, Fault::None);
     assert_eq!(sound.finding, None);
     assert!(sound.tally.imported && sound.tally.successes > 500, "{:?}", sound.tally);
-    // Some questions have no answer, such as where the data of an empty file begin.
+    // Some queries fail legitimately, such as where the data of an empty file begin.
     assert!(sound.tally.errors < sound.tally.successes / 4, "{:?}", sound.tally);
 
     let found = run(&subject, Fault::Panics).finding;
@@ -131,7 +131,7 @@ fn planted_faults_are_found() {
     STOP.store(true, Ordering::Relaxed);
     assert_eq!(found, Some(Finding::Hang));
 
-    // Waiting for ever takes no time of a processor. The case never ends, so it is the last one.
+    // An endless wait uses no processor time. The case never ends, so it is the last one.
     let silent = Arc::new(AtomicBool::new(false));
     let options = OpenOptions::new();
     let image = &pool.images().expect("images of the pool")[0];

@@ -7,19 +7,19 @@
 //!   └ books        which log each metaslab needs; only the thread that syncs has them
 //! ```
 //! Any thread allocates, in open and in syncing context: [`Allocator::allocate`]. Freeing and
-//! recording are for the thread that syncs. It holds a token for each step, so that steps cannot
+//! recording are done by the syncing thread. It holds a token for each step, so that steps cannot
 //! be mixed up:
 //!
 //! ```text
 //! begin_sync(txg) ─> SyncPass ── free, sync ──> SyncPass ── ... ── finish ──> FinishedTxg
 //!                                                    (uberblock is durable)  committed ─┘
 //! ```
-//! Every txg goes through all of them, also one that changes nothing, since they count how long
-//! freed space has to wait. A token that is dropped means that the txg failed: no other begins
-//! until the pool is opened again.
+//! Every txg goes through all of them, even one that changes nothing, since they count how long
+//! freed space has to wait. A dropped token means that the txg failed: no other begins until the
+//! pool is reopened.
 //!
 //! # Objects
-//! What the [`SyncStore`](crate::SyncStore) is asked to make are objects of the MOS:
+//! Objects of the MOS that the [`SyncStore`](crate::SyncStore) is asked to create:
 //!
 //! | object | type | block, indirect | bonus | linked by |
 //! |---|---|---|---|---|
@@ -91,7 +91,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use topology::Topology;
 
-/// What an allocator is made of.
+/// The parts of an allocator.
 pub struct AllocatorOptions {
     /// Parameters.
     pub tunables: SpaceTunables,
@@ -112,7 +112,7 @@ impl std::fmt::Debug for AllocatorOptions {
     }
 }
 
-/// A wish to flush more than is due.
+/// A request to flush more than is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FlushRequest {
     /// Everything, in the next txg that is synced: the pool is exported.
@@ -125,19 +125,19 @@ pub struct Allocator {
     topology: RwLock<Arc<Topology>>,
     /// By allocator and class.
     rotors: Vec<[Mutex<Rotor>; 5]>,
-    /// What only the thread that syncs needs; it is taken out while a txg is synced.
+    /// State of the syncing thread; taken out while a txg is synced.
     books: Mutex<Option<Box<SyncBooks>>>,
-    /// Frees of blocks that were born up to this txg are kept for the checkpoint; 0 for none.
+    /// Freed blocks born up to this txg are kept for the checkpoint; 0 for none.
     checkpoint: AtomicU64,
-    /// Parts of removed vdevs that became obsolete and are not recorded.
+    /// Obsolete parts of removed vdevs that are not recorded yet.
     obsolete: Mutex<BTreeMap<VdevId, RangeTree>>,
     autotrim: Mutex<Autotrim>,
-    /// Counts large allocations, some of which fail for tests.
+    /// Counts large allocations, some of which are made to fail for tests.
     forced: AtomicU64,
     log_status: Mutex<LogStatus>,
     flush_all: Mutex<Option<FlushRequest>>,
     holds: Arc<Holds>,
-    /// Metaslabs of new vdevs, whose space can be used after the txg.
+    /// Metaslabs of new vdevs, usable after the txg.
     arrivals: Mutex<BTreeSet<MetaslabId>>,
 }
 
@@ -170,8 +170,7 @@ impl Allocator {
         }
     }
 
-    /// Whether something was allocated or freed in a txg that is not recorded: it needs another
-    /// pass.
+    /// Whether an allocation or free in a txg is not recorded: it needs another pass.
     #[must_use]
     pub fn has_changes(&self, txg: Txg) -> bool {
         self.context.is_dirty(txg) || self.has_obsolete()
@@ -181,7 +180,7 @@ impl Allocator {
         Arc::clone(&self.topology.read())
     }
 
-    /// The pool's features have changed; it counts from the next txg that begins to sync.
+    /// Sets the pool's features, effective from the next txg that begins to sync.
     pub fn set_features(&self, features: SpaceFeatures) {
         *self.context.features.write() = features;
     }
@@ -192,7 +191,7 @@ impl Allocator {
         &self.context.tunables.layout
     }
 
-    /// The pool's features, as far as they matter here.
+    /// The pool's features that matter here.
     #[must_use]
     pub fn features(&self) -> SpaceFeatures {
         self.context.features()
@@ -203,14 +202,14 @@ impl Allocator {
         *self.autotrim.lock() = autotrim;
     }
 
-    /// Holds the blocks of a txg that is on disk. It has to be the last one when this is called,
-    /// or one that is held already.
+    /// Holds the blocks of a txg on disk. It must be the last one when this is called, or one that
+    /// is already held.
     #[must_use]
     pub fn hold(&self, txg: Txg) -> TxgHold {
         self.holds.hold(txg)
     }
 
-    /// Notes that part of a removed vdev is no longer needed.
+    /// Records that part of a removed vdev is obsolete.
     fn mark_obsolete(&self, vdev: VdevId, range: Range<u64>) -> Result<(), MetaslabError> {
         if self.features().obsolete == ObsoleteFeature::Disabled {
             return Ok(());

@@ -3,10 +3,10 @@
 use crate::RangeError;
 use rzfs_format::{FormatError, ObjectId, Txg, VdevId};
 
-/// A failure of the object store below; whoever implements the store knows its type.
+/// A failure of the underlying object store, whose implementor knows the type.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Space accounting that cannot be read or contradicts itself.
+/// Space accounting that cannot be read or is inconsistent.
 #[derive(Debug, thiserror::Error)]
 pub enum MetaslabError {
     /// The store failed to read an object.
@@ -14,18 +14,18 @@ pub enum MetaslabError {
     Store {
         /// The object.
         object: ObjectId,
-        /// What the store says.
+        /// The error of the store.
         source: StoreError,
     },
-    /// An object is not what its place says, or holds what the format does not allow.
+    /// An object has the wrong type, or violates the format.
     #[error("object {object}: {source}")]
     Format {
         /// The object.
         object: ObjectId,
-        /// What is wrong.
+        /// The error.
         source: FormatError,
     },
-    /// An entry of a space map allocates what is allocated or frees what is free.
+    /// A double allocation or double free in a space map.
     #[error("space map {object}, word {word}: {source}")]
     Conflict {
         /// The space map.
@@ -35,7 +35,7 @@ pub enum MetaslabError {
         /// The conflict.
         source: RangeError,
     },
-    /// An entry of a log space map is not inside of one metaslab of a vdev that has metaslabs.
+    /// An entry of a log space map is not inside one metaslab of a vdev with metaslabs.
     #[error(
         "log space map {object} of txg {txg}, word {word}: vdev {vdev:?}, offset {offset:#x}, {length:#x} bytes: no such metaslab"
     )]
@@ -53,7 +53,7 @@ pub enum MetaslabError {
         /// Bytes.
         length: u64,
     },
-    /// A metaslab says that it was flushed in a txg that has no log.
+    /// The unflushed txg of a metaslab has no log.
     #[error("vdev {vdev}, metaslab {metaslab}: no log space map of txg {txg}")]
     NoLog {
         /// The vdev.
@@ -63,7 +63,7 @@ pub enum MetaslabError {
         /// Its unflushed txg.
         txg: Txg,
     },
-    /// Space is allocated or freed twice.
+    /// A double allocation or double free.
     #[error("vdev {vdev}, metaslab {metaslab}: {source}")]
     Range {
         /// The vdev.
@@ -73,7 +73,7 @@ pub enum MetaslabError {
         /// The conflict.
         source: RangeError,
     },
-    /// A range to free or to claim is not inside of one metaslab that can be used.
+    /// A range to free or claim is not inside one usable metaslab.
     #[error("vdev {vdev}, offset {offset:#x}, {length:#x} bytes: no such metaslab")]
     NoMetaslab {
         /// The vdev.
@@ -83,17 +83,17 @@ pub enum MetaslabError {
         /// Bytes.
         length: u64,
     },
-    /// Where a range of a removed vdev is now cannot be read.
+    /// The current location of a range of a removed vdev cannot be read.
     #[error("vdev {vdev}, offset {offset:#x}: {source}")]
     Mapping {
         /// The vdev.
         vdev: VdevId,
         /// Byte offset on the vdev.
         offset: u64,
-        /// Why.
+        /// The reason.
         source: StoreError,
     },
-    /// A txg ends though something was allocated or freed after its last pass was recorded.
+    /// A txg ends with unrecorded allocations or frees.
     #[error("txg {txg} ends with changes that are not recorded")]
     Unrecorded {
         /// The txg.
@@ -105,7 +105,7 @@ pub enum MetaslabError {
         /// The txg.
         txg: Txg,
     },
-    /// A vdev that is there is to be added, or one that is not there is to be changed.
+    /// A vdev to add already exists, or one to change does not.
     #[error("vdev {vdev} cannot be added or changed")]
     Vdev {
         /// The vdev.
@@ -124,17 +124,17 @@ pub enum MetaslabError {
 }
 
 impl MetaslabError {
-    /// Wraps an error of the format with its place.
+    /// Adds the location to a format error.
     pub(crate) fn format(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| Self::Format { object, source }
     }
 
-    /// Wraps an error of the store with its place.
+    /// Adds the location to a store error.
     pub(crate) fn store(object: ObjectId) -> impl Fn(StoreError) -> Self {
         move |source| Self::Store { object, source }
     }
 
-    /// Wraps a failure to change where objects are linked.
+    /// Wraps a failure to change object references.
     pub(crate) fn in_directory(source: StoreError) -> Self {
         Self::Store { object: ObjectId(0), source }
     }

@@ -1,9 +1,9 @@
-//! The free space of a loaded metaslab, and which part of it an allocation gets
-//! (spec 06, sections 3.3 and 11).
+//! The free space of a loaded metaslab, and the choice of a segment for an allocation (spec 06,
+//! sections 3.3 and 11).
 //!
 //! The policy is OpenZFS's "dynamic fit": while there are large segments and enough space, the
-//! first fit from where the last allocation of that alignment ended, which keeps what is written
-//! together together; otherwise the best fit. Where a block goes is no matter of the format.
+//! first fit from the end of the last allocation of that alignment, which keeps related writes
+//! together; otherwise the best fit. The format does not prescribe placement.
 
 use crate::range_tree::{RangeError, RangeTree, SearchLimit};
 use rzfs_tunables::Tunables;
@@ -43,7 +43,7 @@ impl Default for FitLimits {
     }
 }
 
-/// What of a metaslab can be allocated now.
+/// The allocatable space of a metaslab.
 #[derive(Clone, Debug)]
 pub struct FreeSpace {
     tree: RangeTree,
@@ -72,18 +72,17 @@ impl FreeSpace {
         self.tree.largest()
     }
 
-    /// Gives a range back, or takes in what was freed.
+    /// Adds a freed range.
     pub fn add(&mut self, range: Range<u64>) -> Result<(), RangeError> {
         self.tree.add(range)
     }
 
-    /// Takes a range that must be free.
+    /// Removes a range that must be free.
     pub fn claim(&mut self, range: Range<u64>) -> Result<(), RangeError> {
         self.tree.remove(range)
     }
 
-    /// Takes `size` bytes, which are a multiple of the metaslab's unit; `None` if no segment is
-    /// that large.
+    /// Takes `size` bytes, a multiple of the metaslab's unit; `None` if no segment is large enough.
     pub fn allocate(&mut self, size: u64) -> Option<Range<u64>> {
         if size == 0 {
             return None;
@@ -137,9 +136,9 @@ mod tests {
         let first = free.allocate(0x2_0000).unwrap();
         let second = free.allocate(0x2_0000).unwrap();
         assert_eq!((first.start, second.start), (AREA.start, first.end));
-        // Each alignment has a place of its own, where it finds the first free bytes.
+        // Each alignment has its own cursor, where it finds the first free bytes.
         assert_eq!(free.allocate(0x1000).unwrap().start, second.end);
-        // What is given back before the cursor waits until the search comes around.
+        // A range freed before the cursor waits until the search comes around.
         free.add(first.clone()).unwrap();
         assert_ne!(free.allocate(0x2_0000).unwrap(), first);
     }

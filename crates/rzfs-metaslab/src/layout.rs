@@ -1,9 +1,9 @@
-//! How a new vdev is cut into metaslabs, and what of a pool's space is held back
-//! (spec 06, sections 5.3 and 21.3).
+//! The layout of a new vdev's metaslabs, and the slop space of a pool (spec 06, sections 5.3 and
+//! 21.3).
 
 use rzfs_tunables::Tunables;
 
-/// What decides the size of a new vdev's metaslabs; the names are those of OpenZFS's parameters.
+/// Parameters of a new vdev's metaslab size, named as in OpenZFS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayoutLimits {
     /// `zfs_vdev_default_ms_count`: metaslabs that a vdev should not exceed.
@@ -70,10 +70,10 @@ const fn bits(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()
 }
 
-/// Bytes that are held back so that a full pool can still free something.
+/// Slop space: bytes reserved so that a full pool can still free something.
 ///
-/// `space` is the deflated space of the normal class; `embedded_logs` that of the metaslabs which
-/// are set aside for the intent log, and which count towards the reserve.
+/// `space` is the deflated space of the normal class; `embedded_logs` that of the metaslabs
+/// reserved for the intent log, which count towards the reserve.
 #[must_use]
 pub fn slop(space: u64, embedded_logs: u64) -> u64 {
     const LARGEST: u64 = 128 << 30;

@@ -1,23 +1,22 @@
 //! Space accounting of an OpenZFS pool: range trees, space maps, metaslabs, log space maps.
 //!
-//! Every top-level vdev is cut into metaslabs, and each metaslab's space map says what of it is
-//! allocated. This crate reads them through [`SpaceMapStore`] and knows nothing of object sets:
+//! Every top-level vdev is divided into metaslabs, and each metaslab's space map records what is
+//! allocated. This crate reads them through [`SpaceMapStore`] and does not depend on object sets:
 //!
 //! ```text
 //! PoolMetaslabs ── VdevMetaslabs ── Metaslab ── SpaceMap ── SpaceMapStore
 //!      └ replay of the log space maps    └ RangeTree: what is allocated, what only the logs know
 //! Allocator ── classes, groups, metaslabs that are loaded ── SpaceMap ── SyncStore
 //! ```
-//! A pool that is open for writing hands what was read to an [`Allocator`], which gives space
-//! away, takes it back and keeps the maps true.
+//! For a pool open for writing they are handed to an [`Allocator`], which allocates and frees space
+//! and keeps the maps up to date.
 //!
-//! Maps are written through [`SyncStore`], by whoever syncs a txg: [`space_map::append`] is the one
-//! place that adds words to a map. [`memory::MemoryStore`] is such a store in memory, for tests and
-//! benches.
+//! Maps are written through [`SyncStore`], by the syncing thread: only [`space_map::append`] adds
+//! words to a map. [`memory::MemoryStore`] is such a store in memory, for tests and benches.
 //!
-//! Maps are hostile: their entries are replayed strictly, so that an entry which allocates what
-//! is allocated, or lies outside of its metaslab, is an error. Memory is bounded by the segments
-//! that an area can have, 8 to 16 bytes each, and 1 MiB for reading.
+//! Maps are untrusted: their entries are replayed strictly, so that a double allocation, or an
+//! entry outside its metaslab, is an error. Memory is bounded by the segments that an area can
+//! have, 8 to 16 bytes each, and 1 MiB for reading.
 #![forbid(unsafe_code)]
 
 pub mod allocator;

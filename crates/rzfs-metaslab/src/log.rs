@@ -1,9 +1,9 @@
 //! Log space maps: the changes of all metaslabs of a pool, one map per txg (spec 06, section 13).
 //!
-//! Appending to the maps of all metaslabs that change in a txg would write hundreds of blocks for
-//! a few words each. Instead one log takes all changes of a txg, and metaslabs are brought up to
-//! date ("flushed") in turn, a few per txg. So the truth about a metaslab is its own map, and
-//! then all entries for it in the logs from its unflushed txg on:
+//! Appending to the maps of all metaslabs changed in a txg would write hundreds of blocks for a few
+//! words each. Instead one log takes all changes of a txg, and metaslabs are brought up to date
+//! ("flushed") in turn, a few per txg. So the state of a metaslab is its own map, followed by all
+//! entries for it in the logs from its unflushed txg on:
 //!
 //! ```text
 //! own map of metaslab m:   all changes of txgs < U(m)
@@ -35,25 +35,25 @@ pub fn txg_of_key(key: &[u8]) -> Option<Txg> {
     u64::from_str_radix(text, 16).ok().map(Txg)
 }
 
-/// How much of a log is still needed.
+/// Usage statistics of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogStatistics {
     /// The log.
     pub log: LogMap,
     /// Allocations and frees in it.
     pub entries: u64,
-    /// Those that the own maps of their metaslabs do not have yet.
+    /// Those not yet in the own maps of their metaslabs.
     pub valid: u64,
     /// Blocks that the log has.
     pub blocks: u64,
 }
 
-/// A top-level vdev as log entries see it.
+/// A top-level vdev from the point of view of log entries.
 #[derive(Clone, Debug)]
 pub enum LoggedVdev {
     /// It has metaslabs.
     Concrete(VdevMetaslabs),
-    /// It was removed, or is a hole or missing: its entries do not matter any more.
+    /// It was removed, or is a hole or missing: its entries no longer matter.
     Gone,
 }
 
@@ -109,8 +109,8 @@ impl PoolMetaslabs {
 
     /// Replays all logs of the pool in the order of their txgs (spec 06, section 13.10).
     ///
-    /// Fails if a metaslab refers to a log that is not there, or if an entry contradicts what is
-    /// known. It must be called once, with all logs.
+    /// Fails if a metaslab refers to a missing log, or if an entry contradicts the known state. It
+    /// must be called once, with all logs.
     pub fn replay(
         &mut self,
         store: &impl SpaceMapStore,

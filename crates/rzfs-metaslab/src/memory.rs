@@ -1,8 +1,8 @@
 //! A store of space accounting in memory, for tests, benches and simulations.
 //!
-//! It keeps what a pool would have on disk, as plain values. A clone of it is what a crash leaves
-//! behind: [`MemoryStore::open`] imports it as a pool's import would. A [`SharedStore`] is read by
-//! an allocator while a txg is synced to it.
+//! It keeps the on-disk state of a pool as plain values. A clone of it is the state after a crash:
+//! [`MemoryStore::open`] imports it as a pool's import would. A [`SharedStore`] is read by an
+//! allocator while a txg is synced to it.
 
 mod shared;
 
@@ -28,7 +28,7 @@ struct MemoryObject {
     bonus: Vec<u8>,
 }
 
-/// What was done to a [`MemoryStore`].
+/// Counters of writes to a [`MemoryStore`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct StoreActivity {
     /// Calls that wrote words.
@@ -72,7 +72,7 @@ impl MemoryStore {
     /// the numbers that they have there. Counts of features are those of what is copied.
     ///
     /// # Errors
-    /// An object cannot be read, or is none of space accounting.
+    /// An object cannot be read, or does not belong to space accounting.
     pub fn copy_of(
         store: &impl SpaceMapStore,
         vdevs: &BTreeMap<VdevId, VdevObjects>,
@@ -146,12 +146,12 @@ impl MemoryStore {
         self.vdevs.get(&vdev).copied().unwrap_or_default()
     }
 
-    /// A vdev has no metaslabs any more; what logs say about it does not count.
+    /// Marks a vdev as without metaslabs; its log entries no longer count.
     pub fn set_gone(&mut self, vdev: VdevId) {
         self.gone.insert(vdev);
     }
 
-    /// From now on an object can neither be read nor changed.
+    /// Makes an object neither readable nor changeable.
     pub fn damage(&mut self, object: ObjectId) {
         self.damaged.insert(object);
     }

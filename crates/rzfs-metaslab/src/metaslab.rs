@@ -1,5 +1,5 @@
-//! Metaslabs: the equal parts of a top-level vdev, each with a space map of its own
-//! (spec 06, sections 5 and 7).
+//! Metaslabs: the equal parts of a top-level vdev, each with its own space map (spec 06, sections 5
+//! and 7).
 
 use crate::fragmentation;
 use crate::range_tree::cancel_or_add;
@@ -11,7 +11,7 @@ use rzfs_format::space_map::{Action, Geometry};
 use rzfs_format::{FormatError, ObjectId, Txg, VdevId};
 use std::ops::Range;
 
-/// What the configuration says about the metaslabs of a top-level vdev.
+/// The metaslab geometry of a top-level vdev from its configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VdevGeometry {
     /// The vdev.
@@ -35,7 +35,7 @@ const MAX_SMALL_METASLABS: u64 = 1 << 10;
 const MIN_METASLAB_SHIFT: u32 = 17;
 
 impl VdevGeometry {
-    /// Number of metaslabs; what is left at the end of the vdev is never allocated.
+    /// Number of metaslabs; the remainder at the end of the vdev is never allocated.
     pub fn metaslab_count(&self) -> Result<u64, MetaslabError> {
         let wrong = |field, value| MetaslabError::Geometry { vdev: self.vdev, field, value };
         if !(9..=62).contains(&self.metaslab_shift) || self.metaslab_shift < self.ashift {
@@ -73,12 +73,12 @@ impl VdevGeometry {
 pub enum Freshness {
     /// Something was logged since the last flush.
     Dirty,
-    /// The own map is the truth.
+    /// The own map is complete.
     Clean,
 }
 
 impl Freshness {
-    /// How many dirty metaslabs this one is.
+    /// Its contribution to the number of dirty metaslabs.
     pub(crate) const fn count(self) -> u64 {
         match self {
             Self::Dirty => 1,
@@ -182,8 +182,7 @@ impl Metaslab {
         }
     }
 
-    /// What is allocated: the own map and then the logged changes that were replayed into this
-    /// metaslab.
+    /// The allocated space: the own map followed by the logged changes replayed into this metaslab.
     pub fn load_allocated(&self, store: &impl SpaceMapStore) -> Result<RangeTree, MetaslabError> {
         let (object, mut tree) = match &self.space_map {
             Some(map) => (map.object(), map.load_allocated(store)?),
@@ -199,7 +198,7 @@ impl Metaslab {
         Ok(tree)
     }
 
-    /// What is free: everything that [`Metaslab::load_allocated`] does not have.
+    /// The free space: everything not in [`Metaslab::load_allocated`].
     pub fn load_free(&self, store: &impl SpaceMapStore) -> Result<RangeTree, MetaslabError> {
         let allocated = self.load_allocated(store)?;
         let mut free = RangeTree::new(self.range.clone(), self.ashift);
@@ -221,7 +220,7 @@ impl Metaslab {
         Ok(free)
     }
 
-    /// What a live metaslab takes over.
+    /// The parts taken over by a live metaslab.
     pub(crate) fn into_parts(self) -> MetaslabParts {
         MetaslabParts {
             space_map: self.space_map,
@@ -243,7 +242,7 @@ impl Metaslab {
     }
 }
 
-/// What reading found out about a metaslab.
+/// The state of a metaslab as read.
 #[derive(Debug)]
 pub(crate) struct MetaslabParts {
     pub(crate) space_map: Option<SpaceMap>,
@@ -300,7 +299,7 @@ impl VdevMetaslabs {
         Ok(Self { geometry, metaslab_array, unflushed_array, metaslabs })
     }
 
-    /// What the configuration says.
+    /// The geometry from the configuration.
     #[must_use]
     pub const fn geometry(&self) -> &VdevGeometry {
         &self.geometry

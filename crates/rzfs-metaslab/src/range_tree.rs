@@ -1,8 +1,8 @@
 //! Range trees: sets of bytes as disjoint segments (spec 06, section 3).
 //!
-//! A range tree says which parts of an area are free, allocated, or changed. It is strict: adding
-//! what is there and removing what is not are errors, because they mean a double allocation or a
-//! double free on disk. Segments that touch are one segment.
+//! A range tree records which parts of an area are free, allocated, or changed. It is strict:
+//! adding something present or removing something missing is an error, as it means a double
+//! allocation or a double free on disk. Adjacent segments are merged.
 
 mod by_size;
 mod segments;
@@ -26,7 +26,7 @@ pub enum RangeError {
         /// The tree's area.
         area: Range<u64>,
     },
-    /// Part of a range to add is there already.
+    /// Part of a range to add is already present.
     #[error("range {start:#x}..{end:#x} overlaps {there_start:#x}..{there_end:#x}",
         start = .range.start, end = .range.end,
         there_start = .there.start, there_end = .there.end)]
@@ -36,7 +36,7 @@ pub enum RangeError {
         /// The first segment that it overlaps.
         there: Range<u64>,
     },
-    /// Part of a range to remove is not there.
+    /// Part of a range to remove is missing.
     #[error("range {start:#x}..{end:#x} is not there as a whole",
         start = .range.start, end = .range.end)]
     Missing {
@@ -101,8 +101,7 @@ impl RangeTree {
         Self { area, shift, tree, units: 0, histogram: [0; 64], by_size: None }
     }
 
-    /// A tree with everything of an area that is whole units; the rest of its last unit is not
-    /// part of it.
+    /// A tree with all whole units of an area; the rest of its last unit is not included.
     #[must_use]
     pub fn full(area: Range<u64>, shift: u32) -> Self {
         let mut tree = Self::new(area, shift);
@@ -133,12 +132,12 @@ impl RangeTree {
         std::mem::replace(self, empty)
     }
 
-    /// Adds all segments of a tree, of which nothing may be there.
+    /// Adds all segments of a tree, none of which may be present.
     pub fn add_all(&mut self, other: &Self) -> Result<(), RangeError> {
         other.iter().try_for_each(|range| self.add(range))
     }
 
-    /// Removes all segments of a tree, each of which must be there as a whole.
+    /// Removes all segments of a tree, each of which must be present as a whole.
     pub fn remove_all(&mut self, other: &Self) -> Result<(), RangeError> {
         other.iter().try_for_each(|range| self.remove(range))
     }
@@ -179,7 +178,7 @@ impl RangeTree {
         on_tree!(&self.tree, segments => segments.memory())
     }
 
-    /// Adds a range of which nothing may be there.
+    /// Adds a range of which nothing may be present.
     pub fn add(&mut self, range: Range<u64>) -> Result<(), RangeError> {
         let new = self.units_of(&range)?;
         let at = self.first_after(new.start);
@@ -215,7 +214,7 @@ impl RangeTree {
         Ok(())
     }
 
-    /// Removes a range that must be there as a whole.
+    /// Removes a range that must be present as a whole.
     pub fn remove(&mut self, range: Range<u64>) -> Result<(), RangeError> {
         let gone = self.units_of(&range)?;
         let at = self.first_after(gone.start);
@@ -233,7 +232,7 @@ impl RangeTree {
         }
     }
 
-    /// Removes whatever of a range is there.
+    /// Removes the present parts of a range.
     pub fn clear(&mut self, range: Range<u64>) -> Result<(), RangeError> {
         while let Some(overlap) = self.first_overlap(range.clone())? {
             self.remove(overlap)?;
@@ -241,7 +240,7 @@ impl RangeTree {
         Ok(())
     }
 
-    /// The first part of a range that is there.
+    /// The first part of a range that is present.
     pub fn first_overlap(&self, range: Range<u64>) -> Result<Option<Range<u64>>, RangeError> {
         let wanted = self.units_of(&range)?;
         let there = self.get(self.first_after(wanted.start));
@@ -253,7 +252,7 @@ impl RangeTree {
         }))
     }
 
-    /// Whether all of a range is there.
+    /// Whether all of a range is present.
     #[must_use]
     pub fn contains(&self, range: Range<u64>) -> bool {
         matches!(self.first_overlap(range.clone()), Ok(Some(overlap)) if overlap == range)
@@ -285,9 +284,9 @@ impl RangeTree {
         self.by_size = floor.map(|floor| self.empty_index(floor));
     }
 
-    /// Orders segments by size too, from now on, as [`RangeTree::largest`] and
-    /// [`RangeTree::best_fit`] need it. Segments below `1 << floor_shift` bytes are left out
-    /// until there are no others.
+    /// Also orders segments by size from now on, as [`RangeTree::largest`] and
+    /// [`RangeTree::best_fit`] need it. Segments below `1 << floor_shift` bytes are left out until
+    /// there are no others.
     pub fn index_by_size(&mut self, floor_shift: u32) {
         self.build_index(1 << floor_shift.saturating_sub(self.shift).min(63));
     }
@@ -386,7 +385,7 @@ impl RangeTree {
         self.count(new, 1);
     }
 
-    /// Takes `gone` out of the segment `there` that contains it.
+    /// Removes `gone` from the segment `there` that contains it.
     fn cut(&mut self, at: Position, there: Segment, gone: Segment) {
         self.units -= gone.end - gone.start;
         let left = Segment { start: there.start, end: gone.start };
@@ -420,8 +419,8 @@ impl RangeTree {
     }
 }
 
-/// Applies a range to a pair of opposite trees: what of it is in `cancel` leaves that tree, the
-/// rest is added to `into` (spec 06, section 13.4).
+/// Applies a range to a pair of opposite trees: the part in `cancel` is removed from it, the rest
+/// is added to `into` (spec 06, section 13.4).
 ///
 /// This keeps the allocations and frees that a metaslab's own map does not have yet: an
 /// allocation of a range whose free is pending cancels it.

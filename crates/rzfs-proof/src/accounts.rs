@@ -1,4 +1,4 @@
-//! Whether the accounts of a file system say what its files use.
+//! Checks that the accounts of a file system match its files.
 
 use crate::ProofError;
 use rzfs_dmu::DmuError;
@@ -8,21 +8,21 @@ use rzfs_format::{FormatError, ObjectId};
 use rzfs_zpl::{FileSystem, ZplError};
 use std::collections::BTreeMap;
 
-/// Most differences that are told.
+/// Maximum number of differences reported.
 const TOLD: usize = 4;
 
-/// What each key of each accounting object says, or has to say.
+/// The actual or expected value of each key of each accounting object.
 type Accounts = BTreeMap<(&'static str, String), u64>;
 
-/// What the accounts of users, groups and projects are called, with their objects.
+/// The kinds of accounts, with their objects.
 const KINDS: [(&str, ObjectId); 3] = [
     ("user", ObjectId::USER_USED),
     ("group", ObjectId::GROUP_USED),
     ("project", ObjectId::PROJECT_USED),
 ];
 
-/// Compares what the accounts of a file system say with the sums over its files (spec 05, section
-/// 2.5); says what differs.
+/// Compares the accounts of a file system with the sums over its files (spec 05, section 2.5);
+/// returns the differences.
 ///
 /// # Errors
 /// The file system cannot be read.
@@ -33,7 +33,7 @@ pub fn wrong_accounts(fs: &FileSystem) -> Result<Vec<String>, ProofError> {
 }
 
 fn wrong(kept: &Accounts, mut counted: Accounts) -> Vec<String> {
-    // A file system that was never upgraded has no accounts of projects.
+    // A file system that was never upgraded has no project accounts.
     counted.retain(|(kind, _), _| kept.keys().any(|(kept, _)| kept == kind));
     let keys = kept.keys().chain(counted.keys().filter(|key| !kept.contains_key(key)));
     let wrong = keys.filter_map(|key| {
@@ -46,7 +46,7 @@ fn wrong(kept: &Accounts, mut counted: Accounts) -> Vec<String> {
     wrong.take(TOLD).collect()
 }
 
-/// What the accounts say.
+/// The stored accounts.
 fn kept(fs: &FileSystem) -> Result<Accounts, DmuError> {
     let mut accounts = Accounts::new();
     for (kind, object) in KINDS {
@@ -65,7 +65,7 @@ fn kept(fs: &FileSystem) -> Result<Accounts, DmuError> {
     Ok(accounts)
 }
 
-/// What the files use.
+/// The usage of the files.
 fn counted(fs: &FileSystem) -> Result<Accounts, DmuError> {
     let mut accounts = Accounts::new();
     for entry in fs.objset().objects() {

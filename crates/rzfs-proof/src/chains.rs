@@ -1,6 +1,6 @@
-//! Whether heads and snapshots are linked as they have to be, directories are charged for what their
-//! datasets have, and features know how many bookmarks use them (spec 04, sections 3.2, 5, 12.2 and
-//! 15.2). What cannot be decoded panics: it is a test that has failed.
+//! Checks that heads and snapshots are linked correctly, directories are charged for the space of
+//! their datasets, and features count their bookmarks (spec 04, sections 3.2, 5, 12.2 and 15.2).
+//! Undecodable data panics: the test has failed.
 
 use rzfs_dmu::SourceObject;
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetTree};
@@ -25,8 +25,8 @@ impl Deadlist {
     }
 }
 
-/// What is wrong with the chains, the space and the bookmarks of all datasets of a pool from version
-/// 26 on.
+/// The errors in the chains, the space and the bookmarks of all datasets of a pool from version 26
+/// on.
 ///
 /// # Errors
 /// Something cannot be read.
@@ -38,7 +38,7 @@ pub fn wrong_chains(pool: &Pool) -> Result<Vec<String>, DatasetError> {
     Ok(check.wrong)
 }
 
-/// What is below a head, also what of a stream has arrived for it.
+/// The children of a head, including a partial receive.
 fn below(head: &Dataset) -> Result<Vec<Dataset>, DatasetError> {
     let mut below = head.children()?;
     below.extend(head.received_into()?);
@@ -47,7 +47,7 @@ fn below(head: &Dataset) -> Result<Vec<Dataset>, DatasetError> {
 
 struct Check<'t> {
     tree: &'t DatasetTree,
-    /// How many heads and bookmarks use each feature about them.
+    /// Number of heads and bookmarks that use each feature.
     bookmark_users: BTreeMap<Feature, u64>,
     wrong: Vec<String>,
 }
@@ -86,7 +86,7 @@ impl Check<'_> {
         Ok(clones.collect())
     }
 
-    /// A head with its snapshots and what is below it.
+    /// A head with its snapshots and children.
     fn head(&mut self, head: &Dataset) -> Result<(), DatasetError> {
         let (name, dir) = (head.name().to_owned(), head.dsl_dir().clone());
         self.chain(head, &dir)?;
@@ -144,7 +144,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A head and everything before it.
+    /// A head and all its predecessors.
     fn chain(&mut self, head: &Dataset, dir: &DslDir) -> Result<(), DatasetError> {
         let name = head.name().to_owned();
         let mut known: BTreeMap<ObjectId, String> = head
@@ -227,7 +227,7 @@ impl Check<'_> {
         Ok(false)
     }
 
-    /// The keys that everything before a snapshot asks for.
+    /// The keys required by everything before a snapshot.
     fn older_keys(&self, from: ObjectId, keys: &mut BTreeSet<Txg>) -> Result<(), DatasetError> {
         let mut next = Some(from);
         while let Some(id) = next {

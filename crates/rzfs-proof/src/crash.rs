@@ -1,5 +1,5 @@
-//! Crashes: a pool is changed on devices that remember every write, and then looked at as a cut
-//! at any moment would have left it.
+//! Crashes: a pool is changed on devices that record every write, and then examined in the states
+//! that a power cut at any moment would have left.
 //!
 //! ```text
 //! Recording   steps of changes, each a transaction group; what users saw after each

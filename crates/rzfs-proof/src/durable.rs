@@ -1,4 +1,4 @@
-//! Changes that somebody waits for, of all the kinds that intent logs tell in their own ways.
+//! Changes that are waited for, of all the kinds that intent logs record.
 
 use crate::fill::noise;
 use crate::{Files, ProofError, change};
@@ -9,8 +9,8 @@ use rzfs_zpl::live::{LiveFileSystem, NewKind};
 const LONGEST: u64 = 1 << 30;
 
 /// Makes a directory of files and changes others, and waits until all of it is durable: if no
-/// transaction group is closed meanwhile, only the intent log has it. `source` is a file that is
-/// on disk: it is copied.
+/// transaction group is closed meanwhile, only the intent log has it. `source` is a file on disk,
+/// which is copied.
 ///
 /// # Errors
 /// Something fails that should not.
@@ -27,7 +27,7 @@ pub fn change_durably(
     files.put(&path("long"), &noise(seed, 700_000))?;
     let long: ObjectId = files.find(&path("long"))?;
     fs.commit(&[long]).map_err(|source| ProofError::at(directory, source))?;
-    // Blocks that are at their places are changed in part, and as a whole.
+    // Placed blocks are changed in part, and as a whole.
     files.write(&path("long"), 300_001, &noise(seed + 1, 200_000))?;
     files.write(&path("long"), 5, b"short")?;
     files.copy(source, &path("copied"), LONGEST)?;

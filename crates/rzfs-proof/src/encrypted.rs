@@ -6,7 +6,7 @@ use rzfs_dsl::dataset::{MIN_ITERATIONS, RootKey};
 use rzfs_dsl::live::{EncryptionProblem, NewEncryption, NewRoot, SuiteChoice};
 use rzfs_format::encryption::EncryptionSuite;
 
-/// The suite of root file systems, and of what has its key from others: not the usual one.
+/// The suite of root file systems, and of those that inherit their key: not the usual one.
 const OF_ROOTS: EncryptionSuite = EncryptionSuite::Aes192Ccm;
 /// Bytes of a raw key.
 const RAW_SIZE: usize = 32;

@@ -14,13 +14,13 @@ use rzfs_zdb::ZdbError;
 use rzfs_zpl::ZplError;
 use std::sync::Arc;
 
-/// Why a proof cannot be carried out. What a proof finds out is no error, but its result.
+/// Why a proof cannot be carried out. Its findings are not errors, but its result.
 #[derive(Debug, thiserror::Error)]
 pub enum ProofError {
-    /// The words of a shape.
+    /// The arguments of a shape.
     #[error(transparent)]
     Spec(Box<SpecError>),
-    /// A device of a new pool cannot be had.
+    /// A device of a new pool cannot be opened.
     #[error(transparent)]
     NewDevice(Box<OpenFailure>),
     /// Devices cannot become vdevs.
@@ -47,13 +47,13 @@ pub enum ProofError {
     /// A pool cannot be opened for writing.
     #[error(transparent)]
     NotWritable(Box<NotWritable>),
-    /// A pool cannot be made.
+    /// A pool cannot be created.
     #[error(transparent)]
     NotCreated(Box<NotCreated>),
     /// A pool was suspended.
     #[error("the pool is suspended: {0:?}")]
     Suspended(Option<Arc<LiveError>>),
-    /// What is on disk cannot be noted.
+    /// The journal cannot be written.
     #[error("the journal: {0}")]
     Journal(std::io::Error),
     /// Images of a golden pool cannot be copied.
@@ -62,13 +62,13 @@ pub enum ProofError {
     /// The walk over all blocks cannot be made.
     #[error(transparent)]
     Walk(Box<ZdbError>),
-    /// A dataset cannot be made, renamed or destroyed.
+    /// A dataset cannot be created, renamed or destroyed.
     #[error(transparent)]
     Change(Box<ChangeError>),
     /// A pool was suspended before it could be exported.
     #[error(transparent)]
     NotExported(Box<NotExported>),
-    /// Something of a pool cannot be read.
+    /// Part of a pool cannot be read.
     #[error(transparent)]
     Pool(Box<PoolError>),
     /// A dataset cannot be read.
@@ -80,7 +80,7 @@ pub enum ProofError {
     /// A stream cannot be received.
     #[error(transparent)]
     Receive(Box<ReceiveError>),
-    /// A snapshot was received as something else.
+    /// A received snapshot differs from the original.
     #[error("{snapshot} was received otherwise: {difference}")]
     Received {
         /// Its name.
@@ -88,18 +88,18 @@ pub enum ProofError {
         /// What is different.
         difference: String,
     },
-    /// Something cannot be done with a file.
+    /// An operation on a file failed.
     #[error("{path:?}: {source}")]
     File {
         /// Its path in the file system.
         path: String,
-        /// Why.
+        /// The reason.
         source: Box<ZplError>,
     },
 }
 
 impl ProofError {
-    /// A failure to do something with a file.
+    /// A failed operation on a file.
     pub(crate) fn at(path: &str, source: ZplError) -> Self {
         Self::File { path: path.to_owned(), source: Box::new(source) }
     }

@@ -167,7 +167,7 @@ impl Files<'_> {
         self.on(path, |file| self.0.allocate(file, offset, len, Allocation::Punch, ROOT))
     }
 
-    /// Gives a file another name.
+    /// Links a file under another name.
     ///
     /// # Errors
     /// As [`LiveFileSystem::link`].
@@ -176,7 +176,7 @@ impl Files<'_> {
         self.in_parent(new, |parent, name| self.0.link(file, parent, name).map(drop))
     }
 
-    /// Moves a name; what had the new one loses it.
+    /// Renames a file, replacing the target.
     ///
     /// # Errors
     /// As [`LiveFileSystem::rename`].
@@ -189,7 +189,7 @@ impl Files<'_> {
         })
     }
 
-    /// Removes a name of a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     ///
     /// # Errors
     /// As [`LiveFileSystem::unlink`].

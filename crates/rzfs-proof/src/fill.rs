@@ -1,4 +1,4 @@
-//! What users do to file systems: trees with files of every shape, and changes of any tree.
+//! User operations on file systems: trees with files of every kind, and changes of any tree.
 
 use crate::view::names;
 use crate::{Files, ProofError};
@@ -13,21 +13,21 @@ use rzfs_zpl::live::{
 };
 
 const ROOT: Caller = Caller::SUPERUSER;
-/// How names begin that a microzap can have.
+/// Prefix of names that fit in a microzap.
 const SHORT: &str = "entry-number-";
-/// How names begin that only a fat ZAP can have.
+/// Prefix of names that need a fat ZAP.
 const LONG: &str = "entry-number-with-a-name-that-is-too-long-for-a-microzap-";
-/// Files that [`change`] looks at.
+/// Maximum number of files visited by [`change`].
 const MOST_FILES: usize = 400;
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let words = std::iter::repeat_with(|| random.draw().to_le_bytes());
     words.flatten().take(len).collect()
 }
 
-/// Bytes that compress.
+/// Compressible bytes.
 pub(crate) fn text(seed: u64, len: usize) -> Vec<u8> {
     let line = format!("the quick brown fox {seed} jumps over {} lazy dogs\n", seed % 31);
     line.bytes().cycle().take(len).collect()
@@ -45,7 +45,7 @@ fn posix_acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     out
 }
 
-/// Makes a directory with a small tree in which every shape of a file is.
+/// Creates a directory with a small tree that contains every kind of file.
 ///
 /// # Errors
 /// Something cannot be made.
@@ -112,7 +112,7 @@ fn extended_attributes(files: &Files<'_>, directory: &str) -> Result<(), ProofEr
         (0x20, 4, undefined),
     ]);
     match files.set_xattr(&path("b511"), "system.posix_acl_access", &list) {
-        // The file system has no such lists.
+        // The file system does not support such lists.
         Err(ProofError::File { source, .. }) if source.errno() == EOPNOTSUPP => Ok(()),
         result => result,
     }
@@ -121,7 +121,7 @@ fn extended_attributes(files: &Files<'_>, directory: &str) -> Result<(), ProofEr
 /// Linux's EOPNOTSUPP.
 const EOPNOTSUPP: i32 = 95;
 
-/// A microzap, a fat ZAP, and one that was fat before most of its entries went.
+/// A microzap, a fat ZAP, and one that was fat before most of its entries were removed.
 fn crowd(files: &Files<'_>, directory: &str) -> Result<(), ProofError> {
     let crowds = [("micro", SHORT, 200, 10), ("fat", LONG, 400, 30), ("was-fat", LONG, 300, 280)];
     for (name, entry, entries, removed) in crowds {
@@ -137,12 +137,12 @@ fn crowd(files: &Files<'_>, directory: &str) -> Result<(), ProofError> {
     Ok(())
 }
 
-/// How many files a change of a file system did something to.
+/// Number of files affected by a change of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
     /// Files that were changed, renamed or removed.
     pub done: usize,
-    /// Files that do not let themselves be changed: flags forbid it, quotas are used up.
+    /// Files that could not be changed: flags forbid it, quotas are exceeded.
     pub refused: usize,
 }
 
@@ -166,9 +166,9 @@ pub fn change(fs: &LiveFileSystem, seed: u64) -> Result<Changes, ProofError> {
     Ok(changes)
 }
 
-/// Flags forbid it (EPERM), a rename has replaced the file (ENOENT) or would put a file in the
-/// place of a directory or the other way round (ENOTDIR, EISDIR), a directory has entries
-/// (ENOTEMPTY), a quota is used up (EDQUOT).
+/// Flags forbid it (EPERM), a rename has replaced the file (ENOENT) or would replace a directory by
+/// a file or the other way round (ENOTDIR, EISDIR), a directory is not empty (ENOTEMPTY), a quota
+/// is exceeded (EDQUOT).
 const REFUSALS: [i32; 6] = [1, 2, 20, 21, 39, 122];
 
 /// A file, and where it was found.
@@ -179,7 +179,7 @@ struct NamedFile {
     file: ObjectId,
 }
 
-/// The files of a tree; of a large one not all.
+/// The files of a tree; a sample for large ones.
 fn some_files(fs: &LiveFileSystem) -> Result<Vec<NamedFile>, ProofError> {
     let mut found = Vec::new();
     let mut directories = vec![(String::new(), fs.root())];

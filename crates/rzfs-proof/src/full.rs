@@ -1,12 +1,12 @@
-//! Pools that are filled to the last byte, in several ways, and emptied again.
+//! Pools that are completely filled, in several ways, and emptied again.
 //!
 //! ```text
 //! available ── fill until nothing fits ── sync ── remove everything ── sync ── available again
 //!     └─────────────────────────── as often as one likes ───────────────────────────┘
 //! end: exported, and the walk over all blocks finds no leak
 //! ```
-//! Nothing but "no space" and "quota" may be the answer while a pool is filled, and nothing at all
-//! may stand against a removal.
+//! The only errors allowed while a pool is filled are "no space" and "quota", and removals must
+//! never fail.
 
 mod pattern;
 
@@ -22,31 +22,31 @@ use rzfs_zpl::live::LiveFileSystem;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a pool may keep of all rounds: space maps and their logs, tables and directories that do
-/// not shrink.
+/// Space that a pool may keep after all rounds: space maps and their logs, tables and directories
+/// that do not shrink.
 const KEPT: u64 = 1 << 20;
-/// What it may keep of the rounds after the first one.
+/// Space it may keep after the rounds following the first one.
 const KEPT_LATER: u64 = 512 << 10;
-/// Most txgs until what was removed is free: those that defer frees, and those that free what
+/// Maximum txgs until removed data is free: those that defer frees, and those that free what
 /// removed files had.
 const TXGS_TO_SETTLE: usize = 40;
-/// Most files that are made when nothing larger fits.
+/// Maximum files created when nothing larger fits.
 const LAST_FILES: usize = 20_000;
 
-/// What came of filling a pool.
+/// The result of filling a pool.
 #[derive(Clone, Debug)]
 pub struct FullPool {
     /// Bytes that were available at the beginning.
     pub available: u64,
-    /// Bytes that were left when nothing fitted any more, the most of all rounds.
+    /// Maximum bytes left over all rounds when nothing fitted any longer.
     pub left: u64,
     /// Bytes that were available after each round.
     pub afterwards: Vec<u64>,
-    /// What is wrong.
+    /// The error found.
     pub finding: Option<String>,
 }
 
-/// Fills a pool in a directory and empties it, so many times.
+/// Fills a pool in a directory and empties it, this many times.
 ///
 /// # Errors
 /// The pool cannot be made, or stops.
@@ -83,7 +83,7 @@ pub fn fill_and_empty(
     Ok(result)
 }
 
-/// Says how much is missing after the last of some rounds, if that is too much.
+/// Returns how much is missing after the last of some rounds, if that is too much.
 fn lost(begun: u64, afterwards: &[u64]) -> Option<String> {
     let (first, last) = (*afterwards.first()?, *afterwards.last()?);
     let (all, later) = (begun.saturating_sub(last), first.saturating_sub(last));
@@ -91,7 +91,7 @@ fn lost(begun: u64, afterwards: &[u64]) -> Option<String> {
     is_too_much.then(|| format!("{all} of {begun} bytes are gone, {later} after the first round"))
 }
 
-/// Fills all file systems and removes everything; says what is wrong.
+/// Fills all file systems and removes everything; returns the error found.
 fn one_round(
     pattern: Pattern,
     open: &OpenPool,
@@ -116,7 +116,7 @@ fn one_round(
     Ok(None)
 }
 
-/// Writes smaller and smaller pieces, until not even an empty file fits.
+/// Writes ever smaller pieces, until not even an empty file fits.
 fn top_up(files: &Files<'_>) -> Result<(), ProofError> {
     let directory = "top";
     if is_full(files.mkdir(directory).map(drop))? {
@@ -154,7 +154,7 @@ fn available(systems: &[Arc<LiveFileSystem>]) -> u64 {
     each.min().unwrap_or(0)
 }
 
-/// Syncs until nothing more becomes free.
+/// Syncs until nothing more is freed.
 fn settle(open: &OpenPool, systems: &[Arc<LiveFileSystem>]) -> Result<(), ProofError> {
     let mut known = (available(systems), 0);
     for _ in 0..TXGS_TO_SETTLE {

@@ -1,4 +1,4 @@
-//! What the users of a pool do that not all users do.
+//! Special usage patterns of some pools.
 
 use crate::fill::noise;
 use crate::{Files, Habit, OpenPool, ProofError};
@@ -7,12 +7,12 @@ use rzfs_zpl::live::{AttributeChange, LiveFileSystem, QuotaOwner, QuotaUnit};
 
 /// The property value `dedup=sha256`.
 const SHA256: u64 = 8;
-/// Blocks that are shared in one way or the other.
+/// Number of blocks shared in either way.
 const SHARED: usize = 300_000;
-/// Files of each user that has quotas.
+/// Files of each user with quotas.
 const OWNED: u32 = 3;
 
-/// Limits of the root file system, in bytes; far enough away for everything that is done.
+/// Limits of the root file system in bytes; never reached.
 pub const LIMITS: [(&str, u64); 4] = [
     ("quota", 290 << 20),
     ("refquota", 280 << 20),
@@ -20,7 +20,7 @@ pub const LIMITS: [(&str, u64); 4] = [
     ("refreservation", 16 << 20),
 ];
 
-/// Quotas of users, groups and projects, as `zfs get` calls them.
+/// Quotas of users, groups and projects, named as in `zfs get`.
 pub const QUOTAS: [(&str, QuotaOwner, QuotaUnit, u64); 6] = [
     ("userquota@1001", QuotaOwner::User, QuotaUnit::Bytes, 1 << 20),
     ("groupquota@1001", QuotaOwner::Group, QuotaUnit::Bytes, 2 << 20),
@@ -29,11 +29,11 @@ pub const QUOTAS: [(&str, QuotaOwner, QuotaUnit, u64); 6] = [
     ("groupobjquota@1001", QuotaOwner::Group, QuotaUnit::Objects, 600),
     ("projectobjquota@1001", QuotaOwner::Project, QuotaUnit::Objects, 700),
 ];
-/// The id that they are about.
+/// The id with these quotas.
 const LIMITED: u32 = 1001;
 
 impl Habit {
-    /// Makes a new pool one for it.
+    /// Prepares a new pool for it.
     ///
     /// # Errors
     /// A property cannot be set.
@@ -55,7 +55,7 @@ impl Habit {
         Ok(())
     }
 
-    /// Does what they do, to the files of one file system.
+    /// Performs its operations on the files of one file system.
     ///
     /// # Errors
     /// Something fails that should not.
@@ -73,7 +73,7 @@ impl Habit {
     }
 }
 
-/// Copies files of earlier steps, writes what is there already, and removes some of it.
+/// Copies files of earlier steps, rewrites existing data, and removes some of it.
 fn share(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofError> {
     files.mkdir_if_missing("shared")?;
     let names = files.names("shared")?;
@@ -96,7 +96,7 @@ fn share(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofE
     Ok(())
 }
 
-/// Gives files to a user, a group and a project, and writes them, until these may not have more.
+/// Assigns files to a user, a group and a project, and writes them until the quotas are reached.
 fn run_into_limits(files: &Files<'_>, step: u64, random: &mut Random) -> Result<(), ProofError> {
     files.mkdir_if_missing("limited")?;
     for number in 0..OWNED {
@@ -116,7 +116,7 @@ fn run_into_limits(files: &Files<'_>, step: u64, random: &mut Random) -> Result<
     Ok(())
 }
 
-/// Whoever has no room left is refused, which is as it should be.
+/// Accepts a refusal for lack of room.
 fn unless_over_quota(result: Result<(), ProofError>) -> Result<(), ProofError> {
     const EDQUOT: i32 = 122;
     match result {

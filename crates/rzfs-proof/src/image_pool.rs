@@ -1,5 +1,5 @@
-//! Pools in image files, for the tests of what is above `rzfs-dsl`. What should work and does not
-//! panics: it is a test that has failed.
+//! Pools in image files, for the tests of layers above `rzfs-dsl`. Unexpected failures panic: the
+//! test has failed.
 
 use rzfs_blockdev::{Access, OpenOptions};
 use rzfs_dsl::Pool;
@@ -37,9 +37,9 @@ pub struct ImagePool {
     size: u64,
     /// Properties of the root file system.
     properties: Vec<(String, ZapValue)>,
-    /// The newest release whose features it is made with; any if there is none.
+    /// The newest release whose features it is created with; `None` for any.
     release: Option<Release>,
-    /// Features that it is made without.
+    /// Features it is created without.
     without: Vec<Feature>,
     /// User and group of its root directory.
     owner: (u32, u32),
@@ -64,7 +64,7 @@ impl Session {
         self.pool.export().unwrap();
     }
 
-    /// Leaves the pool as a crash would.
+    /// Abandons the pool as a crash would.
     pub fn abandon(self) {
         drop(self);
     }
@@ -76,7 +76,7 @@ fn environment(host: u32) -> Arc<SystemEnvironment> {
 }
 
 impl ImagePool {
-    /// `shape`: the words of `zpool create`, with capital letters for files.
+    /// `shape`: the arguments of `zpool create`, with capital letters for files.
     pub fn new(shape: &str) -> Self {
         let temporary = tempfile::tempdir().unwrap();
         let pool = Self::in_directory(temporary.path(), shape, SIZE);
@@ -97,7 +97,7 @@ impl ImagePool {
         Self { dir, away, words, size, properties, release, without, owner, _temporary: None }
     }
 
-    /// Enables features of all releases, not only of those whose kernel is to import the pool.
+    /// Enables features of all releases, even those unknown to the importing kernel.
     #[must_use]
     pub fn with_newest_features(mut self) -> Self {
         self.release = None;
@@ -111,14 +111,14 @@ impl ImagePool {
         self
     }
 
-    /// Gives the root directory to a user and a group.
+    /// Sets the owner and group of the root directory.
     #[must_use]
     pub fn owned_by(mut self, uid: u32, gid: u32) -> Self {
         self.owner = (uid, gid);
         self
     }
 
-    /// Gives the root file system a property.
+    /// Sets a property of the root file system.
     #[must_use]
     pub fn with_property(mut self, name: &str, value: u64) -> Self {
         self.properties.push((name.to_owned(), value.into()));
@@ -135,7 +135,7 @@ impl ImagePool {
         Self::session(self.create_pool(), options)
     }
 
-    /// Makes the pool, and does not look at its file systems.
+    /// Creates the pool, without opening its file systems.
     pub fn create_pool(&self) -> LivePool {
         let environment = environment(0);
         let spec = VdevSpec::parse(&self.words).unwrap();
@@ -222,14 +222,14 @@ impl ImagePool {
         Pool::import(found, &ImportOptions { host, ..ImportOptions::default() })
     }
 
-    /// Takes a device away, or brings it back.
+    /// Removes a device, or brings it back.
     pub fn swap_away(&self, device: &str) {
         let (here, away) = (self.dir.join(device), self.away.path().join(device));
         let (from, to) = if here.exists() { (&here, &away) } else { (&away, &here) };
         std::fs::rename(from, to).unwrap();
     }
 
-    /// What a device lacks, by what is on disk.
+    /// What a device lacks, according to the state on disk.
     pub fn missing(&self, device: &str) -> TxgSet {
         let pool = self.import(&OpenOptions::new());
         let vdevs = pool.vdevs();
@@ -242,7 +242,7 @@ impl ImagePool {
         &self.dir
     }
 
-    /// A copy of the images as they are at this moment.
+    /// A copy of the current images.
     pub fn copy(&self) -> Self {
         let temporary = tempfile::tempdir().unwrap();
         for image in std::fs::read_dir(&self.dir).unwrap() {
@@ -286,12 +286,12 @@ impl ImagePool {
         Session { pool, fs }
     }
 
-    /// Opens the pool for writing and exports it without a look at its file systems.
+    /// Opens the pool for writing and exports it without opening its file systems.
     pub fn claim(&self) {
         self.open_pool().export().unwrap();
     }
 
-    /// Opens the pool for writing, without a look at its file systems.
+    /// Opens the pool for writing, without opening its file systems.
     pub fn open_pool(&self) -> LivePool {
         self.open_pool_as(0, &PoolOptions::default())
     }
@@ -308,27 +308,27 @@ impl ImagePool {
         self.dir.join(device)
     }
 
-    /// The root file system as it is on disk.
+    /// The root file system on disk.
     pub fn read(&self) -> FileSystem {
         let pool = self.import(&OpenOptions::new());
         let objset = pool.datasets().root().unwrap().open_objset().unwrap();
         FileSystem::open(objset, FileSystemOptions::default()).unwrap()
     }
 
-    /// What OpenZFS's zdb says; `None` if it is not installed.
+    /// The output of OpenZFS's zdb; `None` if it is not installed.
     pub fn zdb(&self, options: &[&str]) -> Option<String> {
         let options = options.iter().map(OsStr::new);
         rzfs_testkit::zdb(options.chain([OsStr::new("-p"), self.dir.as_os_str(), NAME.as_ref()]))
     }
 
-    /// Has the pool judged: by the walk over all of its blocks, and by OpenZFS's zdb.
+    /// Checks the pool: by the walk over all of its blocks, and by OpenZFS's zdb.
     pub fn judge(&self) {
         self.judge_by_openzfs();
         assert_eq!(crate::walk(&self.import(&OpenOptions::new())).unwrap(), None);
     }
 
-    /// As [`ImagePool::judge`], and whether heads and snapshots are linked and charged as they have
-    /// to be.
+    /// As [`ImagePool::judge`], and checks that heads and snapshots are linked and charged
+    /// correctly.
     pub fn judge_chains(&self) {
         self.judge();
         let pool = self.import(&OpenOptions::new());
@@ -336,8 +336,8 @@ impl ImagePool {
         assert_eq!(wrong, Vec::<String>::new());
     }
 
-    /// Has OpenZFS's zdb alone judge the pool: our own walk does not know yet how far a destruction
-    /// has come, and which blocks only a claimed log shares.
+    /// Checks the pool by OpenZFS's zdb only: our own walk does not know the progress of a
+    /// destruction, or which blocks are only shared by a claimed log.
     pub fn judge_by_openzfs(&self) {
         for options in [["-bcc", "-e"], ["-dddd", "-e"]] {
             let Some(text) = self.zdb(&options) else { return };
@@ -346,8 +346,8 @@ impl ImagePool {
     }
 }
 
-/// Copies an image without its zeros, and without another process, which would keep files open
-/// that a test is about to give up.
+/// Copies an image without its zeros, and without another process, which would keep files open that
+/// a test is about to release.
 fn copy_sparse(from: &Path, to: &Path) {
     let (from, to) = (File::open(from).unwrap(), File::create(to).unwrap());
     let len = from.metadata().unwrap().len();

@@ -1,5 +1,5 @@
-//! Rounds of trouble below the real `rzfs`: its devices are images that a process serves which
-//! fails as disks and hosts do.
+//! Rounds of trouble below the real `rzfs`: its devices are images served by a process that fails
+//! as disks and hosts do.
 //!
 //! ```text
 //! Writer, Writer, ...   programs: write, rename, truncate, append, fsync; a Journal of each
@@ -11,12 +11,11 @@
 //! Shelf                 media, what is in caches, what is wrong with them, and every write and
 //!                       flush in order
 //! ```
-//! A round has several lives. In each the writers work while trouble strikes; a pool that is
-//! suspended is mended and cleared until all of them go on; then the process is killed. The power
-//! was cut at that moment, and at some before: what was not flushed is there, lost or torn, write
-//! by write. The pool is imported from copies of what is left, has to have what the journals say,
-//! is exported, and has to satisfy rzfs' walk and OpenZFS's `zdb`. The next life goes on with what
-//! the last cut has left.
+//! A round has several lives. In each the writers work while trouble strikes; a suspended pool is
+//! repaired and cleared until all of them continue; then the process is killed. The power was cut
+//! at that moment, and at some before: unflushed data is there, lost or torn, write by write. The
+//! pool is imported from copies of the remains, must match the journals, is exported, and must pass
+//! rzfs' walk and OpenZFS's `zdb`. The next life continues with the state of the last cut.
 //!
 //! A seed determines what happens, but not when: these are processes and threads.
 

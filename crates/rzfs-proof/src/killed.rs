@@ -1,13 +1,12 @@
-//! Writers that are killed, and what has to be there afterwards.
+//! Writers that are killed, and the expected state afterwards.
 //!
 //! Each writer has a directory. Its step `n` makes the file `n`, writes it, and removes the file
-//! `n - KEPT`. So whatever a crash leaves, a directory has the files of successive steps. What was
-//! on disk when the pool said so is in a journal outside of it, and has to be there. The first
-//! writer waits for each of its steps, which makes it durable by the intent log, and notes it there
-//! itself.
+//! `n - KEPT`. So after any crash, a directory has the files of successive steps. A journal outside
+//! the pool records what the pool reported as on disk, which must be there. The first writer waits
+//! for each of its steps, which makes it durable by the intent log, and records it there itself.
 //!
-//! What nobody has waited for may be cut off anywhere: the intent log has all names before the
-//! contents of files, so a file of such a step has any first part of what was written.
+//! Steps not waited for may be truncated anywhere: the intent log has all names before the contents
+//! of files, so a file of such a step has any prefix of what was written.
 
 use crate::fill::noise;
 use crate::view::record;
@@ -22,15 +21,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many writers there are.
+/// Number of writers.
 pub const WRITERS: u64 = 3;
-/// How many files a writer leaves in its directory.
+/// Number of files kept by a writer in its directory.
 const KEPT: u64 = 40;
 /// Largest file.
 const LARGEST: u64 = 300_000;
 /// How long a transaction group stays open, so that several are cut off at a time.
 const TIMEOUT: Duration = Duration::from_millis(150);
-/// How long nobody asks for a group to be written.
+/// Interval between requests to write a group.
 const BETWEEN_SYNCS: Duration = Duration::from_millis(300);
 /// The writer that waits for each of its steps.
 const WAITING: u64 = 0;
@@ -46,8 +45,8 @@ fn contents(writer: u64, step: u64) -> Vec<u8> {
     noise(random.draw(), size)
 }
 
-/// Opens a pool and changes it until somebody kills this process. Steps that are on disk are
-/// noted in the journal, a line for each writer: `writer step`.
+/// Opens a pool and changes it until this process is killed. Steps on disk are recorded in the
+/// journal, a line for each writer: `writer step`.
 ///
 /// # Errors
 /// Anything but being killed.
@@ -70,8 +69,8 @@ pub fn write_until_killed(files: &PoolFiles, journal: &Path) -> Result<(), Proof
     })
 }
 
-/// The step after the last one whose file is there. What was cut off is written again, and what
-/// steps should have removed is removed.
+/// The step after the last one whose file exists. Truncated files are rewritten, and files that
+/// steps should have removed are removed.
 fn first_step(fs: &LiveFileSystem, writer: u64) -> Result<u64, ProofError> {
     let files = Files(fs);
     if files.find(&directory(writer)).is_err() {
@@ -96,7 +95,7 @@ fn first_step(fs: &LiveFileSystem, writer: u64) -> Result<u64, ProofError> {
     Ok(next)
 }
 
-/// Makes step after step; notes each of them when it is durable, if there is a journal for that.
+/// Makes step after step; records each when it is durable, if there is a journal for that.
 fn write(
     fs: &LiveFileSystem,
     writer: u64,
@@ -121,7 +120,7 @@ fn write(
     }
 }
 
-/// Syncs again and again, and notes what is on disk then.
+/// Syncs repeatedly, and records what is on disk.
 fn note(open: &OpenPool, journal: &Path, steps: &[AtomicU64]) -> Result<(), ProofError> {
     loop {
         let done: Vec<u64> = steps.iter().map(|step| step.load(Ordering::Acquire)).collect();
@@ -140,14 +139,14 @@ fn append(journal: &Path, lines: &str) -> Result<(), ProofError> {
     file.and_then(|mut file| file.write_all(lines.as_bytes())).map_err(ProofError::Journal)
 }
 
-/// What is wrong with a pool whose writers were killed.
+/// The error in a pool whose writers were killed.
 ///
 /// # Errors
-/// It cannot be looked at.
+/// It cannot be examined.
 pub fn look_at(files: &PoolFiles, journal: &Path) -> Result<Option<String>, ProofError> {
     let settings = Settings::default();
     let seen = {
-        // What the intent log has is there once the pool is opened for writing.
+        // Data in the intent log is there once the pool is opened for writing.
         let open = files.open(&settings)?;
         open.sync()?;
         record(&**open.root()?.1)?
@@ -167,7 +166,7 @@ pub fn look_at(files: &PoolFiles, journal: &Path) -> Result<Option<String>, Proo
     walk(&pool)
 }
 
-/// What is wrong with a writer's directory when so many steps were on disk.
+/// The error in a writer's directory with this many steps on disk.
 fn wrong_with(writer: u64, seen: &FileSystemManifest, noted: u64) -> Option<String> {
     let prefix = format!("{}/", directory(writer));
     let mut steps: Vec<(u64, &rzfs_testkit::Entry)> = seen

@@ -1,4 +1,4 @@
-//! Proofs of the write engine: pools that are made, changed, cut off and judged.
+//! Proofs of the write engine: pools that are created, changed, crashed and checked.
 //!
 //! ```text
 //! Shape ── PoolFiles::create ── OpenPool: a LivePool with its file systems
@@ -7,7 +7,7 @@
 //!                                  ▼
 //!                               images ── OpenZFS's zdb, OpenZFS's kernel, rzfs' own walker
 //! ```
-//! `cargo xtask reference` lets the kernel of OpenZFS and rzfs change the same pools in turns.
+//! `cargo xtask reference` makes OpenZFS's kernel and rzfs change the same pools in turns.
 #![forbid(unsafe_code)]
 #![expect(clippy::result_large_err, reason = "errors of rzfs-zpl are handed on as they are")]
 

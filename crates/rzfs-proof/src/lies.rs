@@ -1,7 +1,7 @@
-//! Pools that lie about what they are, to whoever mounts them.
+//! Pools with false contents, for tests of mounting them.
 //!
-//! The engine makes an honest pool full of what an attacker would put there, and while it is
-//! written, some words become others, or some blocks contradict themselves, with right checksums
+//! The engine creates an honest pool full of what an attacker would put there, and while it is
+//! written, some words are replaced, or some blocks become inconsistent, with right checksums
 //! (`rzfs_hostile`).
 
 use crate::crash::ReplayedEnvironment;
@@ -16,8 +16,8 @@ use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::fmt;
 use std::sync::Arc;
 
-/// What lying pools have in place of these names, paths and texts. Names of up to 21 bytes are in
-/// one piece on disk.
+/// The replacements of these names, paths and texts. Names of up to 21 bytes are contiguous on
+/// disk.
 const WORDS: [(&str, &str); 8] = [
     ("file-with-a-slash", "../outside/forged"),
     ("file-of-the-parent", ".."),
@@ -28,7 +28,7 @@ const WORDS: [(&str, &str); 8] = [
     ("/mount-point-rel-x", "../outside/rel"),
     ("text-with-colours", "\u{1b}[31mred\u{7}"),
 ];
-/// And of these file systems.
+/// The replacements of these file systems.
 const NAMES: [(&str, &str); 4] = [
     ("dataset-of-parent", ".."),
     ("dataset-of-itself", "."),
@@ -49,16 +49,16 @@ const DATASETS: [&str; 8] = [
 /// Files of each directory.
 const FILES: u64 = 30;
 
-/// How a pool lies.
+/// How a pool is falsified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lie {
-    /// It tells the truth; what an attacker can have without lying is there all the same.
+    /// It is not; it still contains everything an attacker can have without lying.
     Nothing,
-    /// Names of files, paths and texts are others than anybody could give.
+    /// Names of files, paths and texts become impossible ones.
     Words,
-    /// Names of file systems are.
+    /// Names of file systems do.
     Names,
-    /// Structures contradict themselves, as the seed says.
+    /// Structures become inconsistent, as determined by the seed.
     Structures(u64),
 }
 
@@ -83,16 +83,16 @@ impl Lie {
     }
 }
 
-/// What an attacker knows about the machine.
+/// What an attacker knows of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Outside<'a> {
-    /// A directory that is none of the pool's business.
+    /// A directory outside the pool.
     pub directory: &'a str,
-    /// A program that would show whose rights it has.
+    /// A program that would show its privileges.
     pub program: &'a [u8],
 }
 
-/// An environment whose pools lie.
+/// An environment whose pools are falsified.
 struct Lying {
     inner: ReplayedEnvironment,
     injector: Option<Arc<dyn WriteInjector>>,
@@ -126,10 +126,10 @@ impl Environment for Lying {
     }
 }
 
-/// Makes a pool that lies, and leaves it to whoever wants it next.
+/// Creates a falsified pool, and exports it.
 ///
 /// # Errors
-/// [`ProofError`]; also when the pool does not get over its own lies.
+/// [`ProofError`]; also when the pool fails because of its own lies.
 pub fn make_lying_pool(
     files: &PoolFiles,
     shape: &Shape,

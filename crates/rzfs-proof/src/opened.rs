@@ -1,4 +1,4 @@
-//! Pools that are made and opened for changes, with all their file systems.
+//! Pools created and opened for changes, with all their file systems.
 
 use crate::view::record;
 use crate::{ProofError, Shape};
@@ -35,31 +35,31 @@ use std::sync::Arc;
 
 /// The version of pools with features.
 const FEATURES_VERSION: u64 = 5000;
-/// When root directories of new pools are made.
+/// Creation time of root directories of new pools.
 const CREATION: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 
-/// What bounds the files of a pool.
+/// The limits of a pool's files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bounds {
-    /// Its devices. Changes decide themselves when a group ends: none waits for room.
+    /// Its devices. Changes determine the ends of groups: none waits for room.
     Devices,
-    /// Quotas, reservations, and what the pool has for datasets, as for users.
+    /// Quotas, reservations, and the space of the pool, as for users.
     Accounts,
 }
 
 /// How pools are opened.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the owner of a pool decides.
+    /// The options of the pool.
     pub pool: PoolOptions,
-    /// Random numbers, and the pool's clock.
+    /// Randomness, and the pool's clock.
     pub environment: Arc<dyn Environment>,
     /// The clock of files.
     pub clock: Arc<dyn WallClock>,
-    /// What bounds the files.
+    /// The limits of the files.
     pub bounds: Bounds,
-    /// Keys of encrypted datasets: each is tried with all that lack one. The first is that of new
-    /// ones.
+    /// Keys of encrypted datasets: each is tried with all that have none loaded. The first is for
+    /// new ones.
     pub keys: Vec<Vec<u8>>,
 }
 
@@ -81,8 +81,8 @@ impl Default for Settings {
 pub struct OpenPool {
     /// The pool.
     pub pool: LivePool,
-    /// Its file systems by name, but those whose version is too old for changes and those whose
-    /// key is not known.
+    /// Its file systems by name, except for those too old for changes and those with an unknown
+    /// key.
     pub file_systems: BTreeMap<String, Arc<LiveFileSystem>>,
     settings: Settings,
 }
@@ -102,7 +102,7 @@ impl OpenPool {
         Self::of_spec(shape, with_devices(spec, devices)?, settings)
     }
 
-    /// Adds vdevs, in the words of `zpool add`.
+    /// Adds vdevs, given as arguments of `zpool add`.
     ///
     /// # Errors
     /// [`ProofError`].
@@ -211,7 +211,7 @@ impl OpenPool {
         }
         let live = self.pool.open_dataset(dataset)?;
         let fs = match LiveFileSystem::open_dataset(&self.pool, &live, options) {
-            // Only read, as OpenZFS would have to upgrade it first.
+            // Read-only, as OpenZFS would have to upgrade it first.
             Err(ZplError::OldVersion { .. }) => return Ok(()),
             result => result.map_err(at)?,
         };
@@ -230,7 +230,7 @@ impl OpenPool {
         replayed.map_err(|source| ProofError::at(dataset.name(), source)).map(drop)
     }
 
-    /// Makes a file system.
+    /// Creates a file system.
     ///
     /// # Errors
     /// As [`LivePool::create_dataset`].
@@ -252,7 +252,7 @@ impl OpenPool {
         self.open_file_system(&dataset)
     }
 
-    /// Destroys a file system without others below it.
+    /// Destroys a file system without children.
     ///
     /// # Errors
     /// As [`LivePool::destroy_dataset`].
@@ -263,7 +263,7 @@ impl OpenPool {
         Ok(self.pool.destroy_dataset(name)?)
     }
 
-    /// Renames a file system, and with it those below it.
+    /// Renames a file system and its descendants.
     ///
     /// # Errors
     /// As [`LivePool::rename_dataset`].
@@ -278,7 +278,7 @@ impl OpenPool {
         Ok(())
     }
 
-    /// What users see of all its file systems.
+    /// The visible contents of all its file systems.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -306,7 +306,7 @@ impl OpenPool {
         Ok(self.pool.take_snapshots(&new)?)
     }
 
-    /// Makes a file system of a snapshot.
+    /// Clones a snapshot as a file system.
     ///
     /// # Errors
     /// As [`LivePool::clone_snapshot`].
@@ -317,7 +317,7 @@ impl OpenPool {
         self.open_file_system(&dataset)
     }
 
-    /// Has a file system be what its last snapshot is.
+    /// Rolls a file system back to its last snapshot.
     ///
     /// # Errors
     /// As [`LivePool::roll_back`].
@@ -330,8 +330,7 @@ impl OpenPool {
         self.open_file_system(&dataset)
     }
 
-    /// Has a file system receive a stream, which puts an end to all that was changed in it since its
-    /// last snapshot.
+    /// Receives a stream into a file system, discarding all changes since its last snapshot.
     ///
     /// # Errors
     /// As [`Incoming::arrive`](rzfs_receive::Incoming::arrive).
@@ -356,7 +355,7 @@ impl OpenPool {
         Ok(())
     }
 
-    /// Has everything written, and waits for it.
+    /// Writes all changes and waits for that.
     ///
     /// # Errors
     /// The pool is suspended.
@@ -367,19 +366,19 @@ impl OpenPool {
     /// The root file system, and its name.
     ///
     /// # Errors
-    /// There is none: its head is of no kind that can be changed.
+    /// There is none: its head cannot be changed.
     pub fn root(&self) -> Result<(&str, &Arc<LiveFileSystem>), ProofError> {
         let first = self.file_systems.iter().find(|(name, _)| !name.contains('/'));
         let (name, fs) = first.ok_or(ProofError::NoPool("a root file system".to_owned()))?;
         Ok((name, fs))
     }
 
-    /// Writes everything, and leaves the pool to whoever wants it next.
+    /// Writes everything, and exports the pool.
     ///
     /// # Errors
     /// The pool is suspended.
     pub fn export(self) -> Result<(), ProofError> {
-        // Nobody mends the devices of a suspended pool any more.
+        // The devices of a suspended pool will not be repaired.
         self.pool.give_up_waiting();
         for (name, fs) in self.file_systems {
             fs.pause_reclaiming();
@@ -389,7 +388,7 @@ impl OpenPool {
     }
 }
 
-/// What users see of all snapshots of a pool.
+/// The visible contents of all snapshots of a pool.
 pub(crate) fn record_snapshots(
     tree: &DatasetTree,
     seen: &mut BTreeMap<String, FileSystemManifest>,
@@ -435,7 +434,7 @@ fn with_devices(
     Ok(VdevSpec { tops, spares: open(spec.spares)?, caches: open(spec.caches)? })
 }
 
-/// No bounds but those of the devices; blocks are shared as the dataset allows it.
+/// No limits except for the devices; blocks are shared as the dataset allows.
 #[derive(Debug)]
 struct AnySpace(HeadBudget);
 
@@ -497,21 +496,21 @@ fn import(
     Ok(pool)
 }
 
-/// Loads the keys that fit.
+/// Loads the matching keys.
 fn load_keys(pool: &Pool, keys: &[Vec<u8>]) -> Result<(), ProofError> {
     if keys.is_empty() {
         return Ok(());
     }
     for dataset in pool.datasets().root()?.descendants()? {
         if dataset.key_status()? == KeyStatus::Unavailable {
-            // Most keys do not fit.
+            // Most keys do not match.
             let _ = keys.iter().find(|key| dataset.load_key(key).is_ok());
         }
     }
     Ok(())
 }
 
-/// Opens a pool for changes, and none of its file systems.
+/// Opens a pool for changes, but none of its file systems.
 ///
 /// # Errors
 /// [`ProofError`].
@@ -546,7 +545,7 @@ pub fn read_dataset(pool: &Pool, name: &str) -> Result<FileSystem, ProofError> {
     FileSystem::of_dataset(&dataset, pool.version()).map_err(|source| ProofError::at(name, source))
 }
 
-/// A pool in image files, in a directory of its own.
+/// A pool in image files, in its own directory.
 #[derive(Clone, Debug)]
 pub struct PoolFiles {
     dir: PathBuf,

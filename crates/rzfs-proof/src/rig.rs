@@ -1,4 +1,4 @@
-//! Pools on simulated devices, which fail, forget and are damaged when a test says so.
+//! Pools on simulated devices, with faults, losses and damage on demand.
 
 use crate::crash::Workload;
 use crate::{
@@ -43,8 +43,7 @@ impl Rig {
         Self { workload, name, settings, devices: contents.map(device).collect() }
     }
 
-    /// The pool `name` that OpenZFS has made, on up to three devices; `None` where there are no such
-    /// images.
+    /// The pool `name` made by OpenZFS, on up to three devices; `None` if there are no such images.
     ///
     /// # Errors
     /// The image cannot be read.
@@ -57,7 +56,7 @@ impl Rig {
         Ok(Some(Self { name, ..rig }))
     }
 
-    /// The devices as they are now, as if the machine had stopped: others with the same contents.
+    /// A copy of the current devices, as if the machine had stopped.
     #[must_use]
     pub fn copy(&self) -> Self {
         let contents = self.devices.iter().map(|(letter, device)| (*letter, device.content()));
@@ -85,7 +84,7 @@ impl Rig {
         OpenPool::open(&self.sources(), self.name(), &self.settings)
     }
 
-    /// Opens the pool for changes, and none of its file systems.
+    /// Opens the pool for changes, but none of its file systems.
     ///
     /// # Errors
     /// [`ProofError`].
@@ -114,7 +113,7 @@ impl Rig {
         self.devices.values().map(device).collect()
     }
 
-    /// Mends all devices, and puts them back.
+    /// Repairs all devices, and reattaches them.
     pub fn heal(&self) {
         for device in self.devices.values() {
             device.heal_all();
@@ -122,7 +121,7 @@ impl Rig {
         }
     }
 
-    /// The power fails while a pool is open: whatever is not durable is gone, with the process.
+    /// Simulates a power failure with an open pool: everything not durable is lost.
     pub fn cut_power(&self, open: OpenPool) {
         self.devices.values().for_each(|device| device.detach());
         open.pool.give_up_waiting();
@@ -131,7 +130,7 @@ impl Rig {
         self.devices.values().for_each(|device| device.lose_cache());
     }
 
-    /// What is not as it should be: the pool is whole, and its root file system has these files.
+    /// The errors found: the pool must be intact, and its root file system must have these files.
     ///
     /// # Errors
     /// It cannot be read.

@@ -1,17 +1,17 @@
-//! Shapes of pools that are put to the proof.
+//! Shapes of pools to test.
 
 use rzfs_format::features::{Feature, Release};
 
-/// Which features a new pool has.
+/// The features of a new pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FeatureSet {
     /// All that `zpool create` enables.
     Default,
     /// None: `zpool create -d`.
     None,
-    /// All that `zpool create` enables, but log space maps.
+    /// All that `zpool create` enables, except for log space maps.
     NoLogSpaceMap,
-    /// All that `zpool create` enables, but flat dedup tables.
+    /// All that `zpool create` enables, except for flat dedup tables.
     NoFastDedup,
 }
 
@@ -19,7 +19,7 @@ impl FeatureSet {
     /// The features that are enabled.
     #[must_use]
     pub fn features(self) -> Vec<Feature> {
-        // Those of the release that the reference machine has.
+        // Those of the release on the reference machine.
         let is_enabled = |it: &Feature| it.is_enabled_by_upgrade() && it.since() <= Release::V2_3;
         let all = Feature::ALL.iter().copied().filter(is_enabled);
         match self {
@@ -31,14 +31,14 @@ impl FeatureSet {
     }
 }
 
-/// What the users of a pool do that not all users do.
+/// A special usage pattern of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Habit {
     /// Nothing.
     Plain,
     /// Files share blocks: copies of each other, and equal ones with `dedup=sha256`.
     Sharing,
-    /// Datasets, users, groups and projects have limits, and run into some of them.
+    /// Datasets, users, groups and projects have limits, and reach some of them.
     Limits,
 }
 
@@ -49,23 +49,22 @@ pub enum Encrypted {
     Nothing,
     /// All of them: the root of the pool is.
     Everything,
-    /// There is one with each suite, below a root that is not, and one that has its key from
-    /// another.
+    /// One with each suite, below an unencrypted root, and one that inherits its key.
     Suites,
 }
 
 /// A shape of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shape {
-    /// The pool's name: none that begins like a kind of vdev, OpenZFS imports no such pool.
+    /// The pool's name, which must not begin like a kind of vdev: OpenZFS would not import it.
     pub name: &'static str,
-    /// The words of `zpool create`; a capital letter stands for a device.
+    /// The arguments of `zpool create`; a capital letter stands for a device.
     pub vdevs: &'static str,
     /// The property `ashift`.
     pub ashift: u64,
     /// Its features.
     pub features: FeatureSet,
-    /// What its users do that not all do.
+    /// Its usage pattern.
     pub habit: Habit,
     /// Bytes of each device.
     pub device_size: u64,
@@ -121,7 +120,7 @@ impl Shape {
         SHAPES.into_iter().find(|shape| shape.name == name)
     }
 
-    /// The words of `zpool create`, with what `device` makes of each device's letter.
+    /// The arguments of `zpool create`, with device letters replaced by `device`.
     pub(crate) fn words(&self, mut device: impl FnMut(&str) -> String) -> Vec<String> {
         let word = |word: &str| match word.chars().next() {
             Some('A'..='Z') => device(word),

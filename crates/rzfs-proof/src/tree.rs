@@ -1,4 +1,4 @@
-//! A file system as a tree that the test kit can compare.
+//! A file system as a tree for comparison by the test kit.
 
 use rzfs_format::ObjectId;
 use rzfs_testkit::{EntryKind, Listing, Observed, Tree};

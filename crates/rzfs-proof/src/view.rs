@@ -1,4 +1,4 @@
-//! What users see of a file system, as a manifest.
+//! The visible contents of a file system, as a manifest.
 
 use crate::ProofError;
 use rzfs_format::ObjectId;
@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Bytes of a file that are read at once.
+/// Bytes of a file read at once.
 const READ_SIZE: u64 = 1 << 20;
 
-/// Names in a directory, with the files that they name.
+/// Names in a directory, with their files.
 pub type Names = Vec<(Vec<u8>, ObjectId)>;
 
 /// The names in a directory, without `.`, `..` and `.zfs`.
@@ -38,7 +38,7 @@ fn xattrs<S: Source>(
     names.into_iter().map(|name| Ok((name.clone(), fs.xattr(file, &name)?))).collect()
 }
 
-/// Writes down what users see.
+/// Records the visible contents.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -108,8 +108,8 @@ fn digest<S: Source>(fs: &FileSystem<S>, file: ObjectId) -> Result<[u8; 32], Zpl
     }
 }
 
-/// In what the second manifest differs from the first, a line for each file. What is covered by
-/// other file systems in either of them is left out.
+/// The differences between two manifests, a line for each file. Files covered by other file systems
+/// in either of them are left out.
 #[must_use]
 pub fn differences(expected: &FileSystemManifest, found: &FileSystemManifest) -> Vec<String> {
     let is_covered = |path: &[u8]| {

@@ -5,10 +5,10 @@ use rzfs_dsl::Pool;
 use rzfs_zdb::calendar::Calendar;
 use rzfs_zdb::{self as zdb, Arguments, Verdict};
 
-/// Lines of findings that are shown to people.
+/// Maximum lines of findings shown.
 const SHOWN: usize = 20;
 
-/// Walks all blocks of a pool as `zdb -bcc` does; says what is wrong, in short.
+/// Walks all blocks of a pool as `zdb -bcc` does; returns a summary of errors.
 ///
 /// # Errors
 /// The walk cannot be made.
@@ -18,7 +18,7 @@ pub fn walk(pool: &Pool) -> Result<Option<String>, ProofError> {
     Ok((!findings.is_empty()).then_some(shown))
 }
 
-/// As [`walk`]; answers with all that is wrong, line by line.
+/// As [`walk`]; returns all errors, line by line.
 ///
 /// # Errors
 /// The walk cannot be made.

@@ -1,4 +1,4 @@
-//! The accounts that OpenZFS kept are the sums that are expected of rzfs.
+//! The accounts kept by OpenZFS equal the sums expected of rzfs.
 
 use rzfs_proof::{PoolFiles, ProofError, Settings, read_dataset, wrong_accounts};
 use rzfs_testkit::ReferencePool;

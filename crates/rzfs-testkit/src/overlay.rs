@@ -35,7 +35,7 @@ pub enum Damage {
 pub struct OverlayDevice {
     base: Arc<dyn BlockDevice>,
     damaged: RwLock<Damaged>,
-    /// What was read since somebody asked.
+    /// Reads since the last query.
     reads: Mutex<Vec<Range<u64>>>,
 }
 
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(seen[..100], content[..100]);
         assert_eq!(seen[100..104], [1, 2, 3, 1]);
         assert_eq!(seen[150..160], content[10..20]);
-        // The damage goes on behind as if nothing had been between.
+        // The damage continues after it as if nothing had been between.
         assert_eq!(seen[160], [1, 2, 3][60 % 3]);
         assert_eq!(seen[200..], content[200..]);
         assert_eq!(bytes(&device, 155..165), seen[155..165]);

@@ -204,9 +204,9 @@ pub(crate) fn absent(what: &str) {
 /// What it means that something is not there, and what is said about it.
 #[derive(PartialEq, Eq, Debug)]
 enum Absence {
-    /// Whoever runs the tests need not have it.
+    /// It may be missing on the machine that runs the tests.
     Skips(String),
-    /// Where everything is tested it has to be there: a test that is skipped tests nothing.
+    /// It must be there on the machine that tests everything: a skipped test tests nothing.
     Fails(String),
 }
 

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 /// The folder of streams among the golden pools.
 const FOLDER: &str = "g30-streams";
-/// The folder of a stream that was interrupted, and of the one that goes on with it.
+/// The folder of an interrupted stream, and of the one that continues it.
 const INTERRUPTED: &str = "g30-partial";
 const SUFFIX: &str = ".zsend.gz";
 /// Streams in the larger set.

@@ -47,7 +47,7 @@ pub trait Tree {
     fn observe(&self, node: &Self::Node) -> Result<Observed, String>;
     /// The target of a symbolic link.
     fn target(&self, node: &Self::Node) -> Result<Vec<u8>, String>;
-    /// Gives the contents of a regular file to `sink`, from the beginning.
+    /// Passes the contents of a regular file to `sink`, from the beginning.
     fn contents(&self, node: &Self::Node, sink: &mut dyn FnMut(&[u8])) -> Result<(), String>;
     /// The value of an extended attribute.
     fn xattr(&self, node: &Self::Node, name: &[u8]) -> Result<Vec<u8>, String>;

@@ -1,7 +1,7 @@
-//! The configuration of a vdev: what labels and the MOS say about it (spec 01, section 4.3).
+//! The configuration of a vdev, as in labels and the MOS (spec 01, section 4.3).
 //!
-//! [`VdevConfig`] holds the values as they are stored, nothing derived and nothing dropped, so
-//! that a configuration can be written back. [`crate::VdevTree::open`] checks it.
+//! [`VdevConfig`] holds all values as stored, so that a configuration can be written back.
+//! [`crate::VdevTree::open`] checks it.
 
 mod nvlist;
 
@@ -23,9 +23,9 @@ pub enum VdevKind {
     Raidz,
     /// Distributed RAID: fixed groups permuted over all children.
     Draid,
-    /// A device and what takes its place.
+    /// A device and its replacement.
     Replacing,
-    /// A device and the hot spares that stand in for it.
+    /// A device and the hot spares in use for it.
     Spare,
     /// A spare made of free columns of a dRAID.
     DistributedSpare,
@@ -33,7 +33,7 @@ pub enum VdevKind {
     Indirect,
     /// The slot of a removed log device.
     Hole,
-    /// The slot of a top-level vdev that nobody has found.
+    /// The slot of a top-level vdev that was not found.
     Missing,
 }
 
@@ -66,7 +66,7 @@ impl VdevKind {
         Self::NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether it is a device of its own: a disk or a file.
+    /// Whether it is a device: a disk or a file.
     #[must_use]
     pub const fn is_device(self) -> bool {
         matches!(self, Self::Disk | Self::File)
@@ -93,7 +93,7 @@ impl VdevKind {
     }
 }
 
-/// What blocks a top-level vdev is for (`alloc_bias`; spec 07, section 14).
+/// The kind of blocks a top-level vdev is for (`alloc_bias`; spec 07, section 14).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AllocationBias {
     /// Intent-log blocks.
@@ -141,7 +141,7 @@ pub struct DeviceHints {
     pub rotational: Option<u64>,
 }
 
-/// What the configuration remembers about the health of a leaf.
+/// The health of a leaf as recorded in the configuration.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct PersistentFlags {
     /// `offline`: taken offline by the administrator.
@@ -164,7 +164,7 @@ pub struct PersistentFlags {
     pub aux_state: Option<NvString>,
 }
 
-/// What a leaf has besides hints and flags.
+/// Further fields of a leaf.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct LeafRecord {
     /// `DTL`: the space map with the txgs whose data the leaf lacks.
@@ -184,14 +184,14 @@ pub struct LeafRecord {
 }
 
 impl LeafRecord {
-    /// Whether a resilver or a sequential rebuild was requested that is not finished.
+    /// Whether a resilver or sequential rebuild was requested and has not finished.
     #[must_use]
     pub const fn waits_for_resilver(&self) -> bool {
         self.resilver_txg.is_some() || self.rebuild_txg.is_some()
     }
 }
 
-/// What only top-level vdevs have.
+/// Fields of top-level vdevs.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct TopLevelRecord {
     /// `ashift`: log2 of the smallest I/O.
@@ -240,7 +240,7 @@ pub struct IndirectRecord {
     pub previous: Option<u64>,
 }
 
-/// A vdev and everything below it, as labels and the MOS configuration describe it.
+/// A vdev and all its descendants, as in labels and the MOS configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VdevConfig {
     /// `type`.
@@ -263,7 +263,7 @@ pub struct VdevConfig {
     pub draid: Option<DraidRecord>,
     /// Hints about the device.
     pub hints: DeviceHints,
-    /// Remembered health.
+    /// Recorded health.
     pub flags: PersistentFlags,
     /// Leaf keys.
     pub leaf: LeafRecord,
@@ -275,7 +275,7 @@ pub struct VdevConfig {
     pub root_zap: Option<ObjectId>,
     /// `children`.
     pub children: Vec<VdevConfig>,
-    /// Pairs that this crate knows nothing about.
+    /// Unknown pairs.
     pub others: Vec<NvPair>,
 }
 

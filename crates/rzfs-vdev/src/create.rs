@@ -1,4 +1,4 @@
-//! New vdevs: from the words of `zpool create` and `zpool add` to configurations and labels
+//! New vdevs: from the arguments of `zpool create` and `zpool add` to configurations and labels
 //! (spec 01, section 11.1; spec 07, sections 2, 3, 11 and 12.1; spec 09).
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //!        --objections------->  who uses them, do they fit together      `-f` overrides most
 //!        --plan------------->  NewVdevs           configurations with guids, ashift, sizes
 //! ```
-//! Nothing is written before [`NewVdevs`] is there: all devices are open for writing by then, and
-//! nobody else's. Then come the labels ([`NewVdevs::label`]), of all devices together.
+//! Nothing is written before [`NewVdevs`] exists: by then all devices are open for writing and not
+//! in use elsewhere. Then come the labels ([`NewVdevs::label`]), of all devices together.
 
 mod device;
 mod draid_request;

@@ -12,7 +12,7 @@
 //! row 2      g2  g2| g3  g3  g3  g3  g3  g3| spare
 //! ```
 //!
-//! Blocks take whole stripes of their group. A block that reaches beyond its group goes on in the
+//! Blocks take whole stripes of their group. A block that extends beyond its group continues in the
 //! next one with another permutation.
 
 mod permutation;
@@ -28,17 +28,17 @@ pub const ROW_HEIGHT: u64 = 16 << 20;
 /// Bytes at the end of every child that are kept for later use.
 pub const RESERVE: u64 = 32 << 20;
 
-/// Why values do not describe a dRAID.
+/// Why values do not describe a valid dRAID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DraidProblem {
-    /// A configuration key with a value out of its range.
+    /// A configuration key with a value out of range.
     Value {
         /// The key.
         key: &'static str,
         /// Its value.
         value: u64,
     },
-    /// The permutation map came out wrong.
+    /// The generated permutation map is wrong.
     Map(MapMismatch),
 }
 
@@ -60,7 +60,7 @@ pub struct DraidShape {
 }
 
 impl DraidShape {
-    /// Most distributed spares.
+    /// Maximum distributed spares.
     pub const MAX_SPARES: usize = 100;
 
     fn check(&self) -> Result<(), DraidProblem> {
@@ -101,7 +101,7 @@ impl DraidGeometry {
     /// The geometry of a checked shape.
     ///
     /// # Errors
-    /// When a value is out of its range, or the permutation map is not OpenZFS's.
+    /// When a value is out of range, or the permutation map is not OpenZFS's.
     pub fn new(shape: DraidShape) -> Result<Self, DraidProblem> {
         shape.check()?;
         let map = PermutationMap::generate(shape.children).map_err(DraidProblem::Map)?;
@@ -134,7 +134,7 @@ impl DraidGeometry {
         (offset / self.group_size()).saturating_add(1).saturating_mul(self.group_size())
     }
 
-    /// Bytes that one stripe of single sectors takes: the unit of offsets and sizes.
+    /// Size of one stripe of single sectors: the unit of offsets and sizes.
     #[must_use]
     pub fn stripe_size(&self) -> u64 {
         self.group_width() << self.shape.ashift
@@ -145,7 +145,7 @@ impl DraidGeometry {
         self.group_size().saturating_mul(self.shape.groups) / self.working_children()
     }
 
-    /// Bytes that a block of `psize` bytes takes (spec 07, section 11.2); saturates.
+    /// Allocated size of a block of `psize` bytes (spec 07, section 11.2); saturates.
     #[must_use]
     pub fn allocated_size(&self, psize: u64) -> u64 {
         let stripe_data = (self.shape.data as u64) << self.shape.ashift;
@@ -171,7 +171,7 @@ impl DraidGeometry {
         usable.saturating_mul(self.working_children()) / self.group_size() * self.group_size()
     }
 
-    /// The child that stands in for the distributed spare `index` at byte `offset` of it.
+    /// The child that holds byte `offset` of the distributed spare `index`.
     #[must_use]
     pub fn spare_device(&self, index: usize, offset: u64) -> Option<usize> {
         let position = self.shape.children.checked_sub(1)?.checked_sub(index)?;

@@ -1,10 +1,10 @@
 //! Dirty time logs: the transaction groups whose data a leaf lacks (spec 07, section 5).
 //!
-//! A leaf's log grows when it has not got a write in the end (`crate::unconfirmed`), and shrinks
-//! when a resilver has brought what was missing. It is stored in the MOS with the txg in which it
-//! changed. What follows for the vdevs above is worked out when somebody asks; what a leaf owes
-//! is missing there as well, as long as it does. What a leaf may turn out to lack when the txg is
-//! committed is stored with it ahead of time, as nobody can store it then:
+//! A leaf's log grows when a write to it finally fails (`crate::unconfirmed`), and shrinks when a
+//! resilver has restored the data. It is stored in the MOS with the txg in which it changed. The
+//! state of interior vdevs is derived on demand; writes that a leaf owes count as missing there as
+//! well. What a leaf may turn out to lack when the txg is committed is stored with it ahead of
+//! time, as it could not be stored then:
 //!
 //! ```text
 //!             leaf                         interior
@@ -25,7 +25,7 @@ pub use txg_set::TxgSet;
 use parking_lot::RwLock;
 use rzfs_format::Txg;
 
-/// What a leaf lacks, as far as it is known.
+/// What a leaf lacks, as far as known.
 #[derive(Debug)]
 pub(crate) struct DirtyTimeLog(RwLock<State>);
 
@@ -34,16 +34,16 @@ struct State {
     missing: Missing,
     /// What a running scrub or resilver could not repair.
     scrub: TxgSet,
-    /// What the leaf may turn out to lack when the txg is committed that is being written: stored,
-    /// but not lacking yet.
+    /// What the leaf may turn out to lack when the txg being written is committed: stored, but not
+    /// missing yet.
     expected: TxgSet,
-    /// Whether what is stored is older.
+    /// Whether the stored log is out of date.
     is_changed: bool,
 }
 
 #[derive(Debug)]
 enum Missing {
-    /// The log was not loaded; a leaf that waits for a resilver then counts as empty.
+    /// The log was not loaded; a leaf waiting for a resilver then counts as empty.
     Unknown {
         /// Whether the configuration says that a resilver or rebuild was requested.
         waits_for_resilver: bool,
@@ -53,14 +53,14 @@ enum Missing {
 }
 
 impl DirtyTimeLog {
-    /// A log that is still to be loaded.
+    /// A log that was not loaded yet.
     pub(crate) fn unloaded(waits_for_resilver: bool) -> Self {
         let missing = Missing::Unknown { waits_for_resilver };
         let (scrub, expected) = (TxgSet::new(), TxgSet::new());
         Self(RwLock::new(State { missing, scrub, expected, is_changed: false }))
     }
 
-    /// Gives the log its stored contents. What was noted before stays.
+    /// Loads the stored contents. What was recorded before stays.
     pub(crate) fn load(&self, stored: TxgSet) {
         let mut state = self.0.write();
         let missing = match &state.missing {
@@ -70,13 +70,13 @@ impl DirtyTimeLog {
         state.missing = Missing::Known(missing);
     }
 
-    /// Notes that the leaf lacks something that was born in `birth`. A log that is still to be
-    /// loaded begins with it, unless the leaf counts as empty anyway.
+    /// Records that the leaf lacks something born in `birth`. A log not loaded yet starts with it,
+    /// unless the leaf counts as empty anyway.
     pub(crate) fn add(&self, birth: Txg) {
         self.add_range(birth, birth.next());
     }
 
-    /// Notes that the leaf lacks something of a half-open range of txgs.
+    /// Records that the leaf lacks something of a half-open range of txgs.
     pub(crate) fn add_range(&self, start: Txg, end: Txg) {
         let state = &mut *self.0.write();
         match &mut state.missing {
@@ -90,7 +90,7 @@ impl DirtyTimeLog {
         state.is_changed = true;
     }
 
-    /// Notes that the leaf may lack something born in `birth` when the txg is committed.
+    /// Records that the leaf may lack something born in `birth` when the txg is committed.
     pub(crate) fn expect(&self, birth: Txg) {
         let state = &mut *self.0.write();
         match &state.missing {
@@ -107,7 +107,7 @@ impl DirtyTimeLog {
         }
     }
 
-    /// Says that it is known what the leaf lacks of all that was born until `last`.
+    /// Marks the state of everything born until `last` as known.
     pub(crate) fn settle(&self, last: Txg) {
         if self.0.read().expected.is_empty() {
             return;
@@ -118,14 +118,14 @@ impl DirtyTimeLog {
         state.is_changed |= state.expected != before;
     }
 
-    /// Notes that a repair of something born in `birth` failed.
+    /// Records that a repair of something born in `birth` failed.
     fn add_scrub(&self, birth: Txg) {
         self.add(birth);
         self.0.write().scrub.insert(birth);
     }
 
-    /// Forgets everything below `end` but what could not be repaired. Returns whether nothing is
-    /// missing any more.
+    /// Removes everything below `end` except for what could not be repaired. Returns whether
+    /// nothing is missing any longer.
     fn excise(&self, end: Txg) -> bool {
         let state = &mut *self.0.write();
         let scrub = std::mem::take(&mut state.scrub);
@@ -137,7 +137,7 @@ impl DirtyTimeLog {
         missing.is_empty()
     }
 
-    /// What is known to be missing; `None` if that is not known.
+    /// What is known to be missing; `None` if unknown.
     pub(crate) fn get(&self) -> Option<TxgSet> {
         match &self.0.read().missing {
             Missing::Unknown { .. } => None,
@@ -145,7 +145,7 @@ impl DirtyTimeLog {
         }
     }
 
-    /// What has to be taken for missing.
+    /// What must be assumed missing.
     fn assumed(&self) -> TxgSet {
         match &self.0.read().missing {
             Missing::Unknown { waits_for_resilver: true } => TxgSet::all(),
@@ -170,12 +170,12 @@ impl DirtyTimeLog {
         }
     }
 
-    /// Whether what is stored is older.
+    /// Whether the stored log is out of date.
     fn is_changed(&self) -> bool {
         self.0.read().is_changed
     }
 
-    /// What is to be stored, if that is not what is stored; it counts as stored then.
+    /// The log to store, if it has changed; it then counts as stored.
     fn take_changes(&self) -> Option<TxgSet> {
         let state = &mut *self.0.write();
         match &state.missing {
@@ -187,7 +187,7 @@ impl DirtyTimeLog {
         }
     }
 
-    /// Takes back that it is stored.
+    /// Marks the log as not stored.
     fn mark_changed(&self) {
         self.0.write().is_changed = true;
     }

@@ -1,4 +1,4 @@
-//! What reading and opening vdevs can answer instead of success.
+//! Errors of reading and opening vdevs.
 
 use rzfs_blockdev::DeviceError;
 use rzfs_format::{Dva, Guid, VdevId};
@@ -13,9 +13,9 @@ const ECKSUM: i32 = 52;
 
 /// Why a block cannot be read.
 ///
-/// The three kinds that ZFS distinguishes are its errno values: ECKSUM (devices answer, but not
-/// with the block), EIO (devices fail) and ENXIO (devices are not there). When several happen to
-/// one block the error is the worst: EIO, then ECKSUM, then ENXIO.
+/// The three kinds that ZFS distinguishes are its errno values: ECKSUM (devices respond, but with
+/// wrong data), EIO (devices fail) and ENXIO (devices are missing). If several occur for one block,
+/// the worst is reported: EIO, then ECKSUM, then ENXIO.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum VdevError {
     /// The address is not one of this pool's vdevs, or the size is impossible.
@@ -25,9 +25,9 @@ pub enum VdevError {
         vdev: VdevId,
         /// The address.
         dva: Dva,
-        /// Bytes asked for.
+        /// Requested bytes.
         size: u64,
-        /// What is wrong.
+        /// The problem.
         problem: AddressProblem,
     },
     /// Too many of the devices that hold the block are missing, or known not to have it.
@@ -51,12 +51,12 @@ pub enum VdevError {
         guid: Guid,
         /// Offset on it.
         offset: u64,
-        /// Copies and reconstructions that were tried.
+        /// Copies and reconstructions tried.
         attempts: u64,
-        /// Leaves that could not be asked: they may have what is missing.
+        /// Unavailable leaves, which may have the data.
         absent: usize,
     },
-    /// The block has gone while it was read, and another one is in its place.
+    /// The block was replaced by another one while it was read.
     #[error("{name} ({guid}): offset {offset:#x}: the block has gone while it was read")]
     Overtaken {
         /// Name of the top-level vdev.
@@ -66,20 +66,20 @@ pub enum VdevError {
         /// Offset on it.
         offset: u64,
     },
-    /// Devices fail, and without them the block cannot be had.
+    /// Devices fail, and the block cannot be read without them.
     #[error("{name} ({guid}): {source}")]
     Io {
         /// Name of the leaf that failed.
         name: Arc<str>,
         /// Its guid.
         guid: Guid,
-        /// What the device says.
+        /// The error of the device.
         source: DeviceError,
     },
 }
 
 impl VdevError {
-    /// The errno that a caller of ZFS expects; checksum errors are EBADE as on Linux.
+    /// The errno that callers of ZFS expect; checksum errors are EBADE as on Linux.
     #[must_use]
     pub const fn errno(&self) -> i32 {
         match self {
@@ -90,16 +90,16 @@ impl VdevError {
     }
 }
 
-/// A leaf that has not done what it should.
+/// A failure of a leaf.
 #[derive(Clone, Debug)]
 pub struct LeafFailure {
     /// The leaf.
     pub leaf: Guid,
-    /// What the device says.
+    /// The error of the device.
     pub error: DeviceError,
 }
 
-/// What is wrong with an address.
+/// The problem with an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressProblem {
     /// There is no such top-level vdev.
@@ -108,19 +108,19 @@ pub enum AddressProblem {
     /// The vdev holds no data: a hole or a missing vdev.
     #[error("the vdev holds no data")]
     NoData,
-    /// The offset is not a multiple of what the vdev allocates.
+    /// The offset is not a multiple of the vdev's allocation unit.
     #[error("the offset is not aligned")]
     Unaligned,
     /// It ends beyond the vdev.
     #[error("it reaches beyond the end of the vdev")]
     BeyondEnd,
-    /// No block has this size.
+    /// The size is invalid.
     #[error("no block has this size")]
     Size,
     /// The mapping of the removed vdev is not loaded.
     #[error("the mapping of the removed vdev is not loaded")]
     MappingNotLoaded,
-    /// The mapping of the removed vdev does not cover it, or leads to a vdev that cannot have it.
+    /// The mapping of the removed vdev does not cover it, or leads to an impossible vdev.
     #[error("the removed vdev has no mapping for it")]
     NotMapped,
     /// Mappings of removed vdevs lead to each other.
@@ -138,17 +138,17 @@ pub struct ConfigError {
     pub guid: Guid,
     /// Its position in the parent.
     pub id: u64,
-    /// What is wrong.
+    /// The problem.
     pub problem: ConfigProblem,
 }
 
-/// What is wrong with a vdev's configuration.
+/// The problem with a vdev's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigProblem {
     /// The tree does not start with a root.
     #[error("the tree does not start with a root")]
     NotRoot,
-    /// The kind cannot be where it is.
+    /// The kind is not allowed here.
     #[error("it cannot be a child of {parent}")]
     Misplaced {
         /// The parent's kind.
@@ -169,7 +169,7 @@ pub enum ConfigProblem {
     /// A leaf with children.
     #[error("a leaf has children")]
     LeafWithChildren,
-    /// A value out of its range.
+    /// A value out of range.
     #[error("{key} is {value}")]
     Value {
         /// The key.
@@ -177,13 +177,13 @@ pub enum ConfigProblem {
         /// Its value.
         value: u64,
     },
-    /// A required value is not there.
+    /// A required value is missing.
     #[error("{key} is missing")]
     Absent {
         /// The key.
         key: &'static str,
     },
-    /// The pool's version does not have what the vdev needs.
+    /// The pool's version does not support the vdev.
     #[error("a pool of version {version} cannot have it")]
     Version {
         /// The pool's version.

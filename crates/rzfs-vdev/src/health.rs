@@ -1,9 +1,8 @@
-//! States of vdevs: how a leaf's state changes and what parents make of their children's
-//! (spec 07, section 4).
+//! States of vdevs: how a leaf's state changes and how parents derive theirs (spec 07, section 4).
 //!
-//! Only leaves have a state of their own. It changes in one place, [`Health::after`]. The state
-//! of every other vdev is derived from its children when somebody asks, by [`aggregate`], so the
-//! two can never disagree.
+//! Only leaves have a stored state, which changes in one place, [`Health::after`]. The state of
+//! every other vdev is derived from its children on demand, by [`aggregate`], so the two can never
+//! disagree.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -59,7 +58,7 @@ pub enum AuxReason {
     CorruptData = 2,
     /// Too few children are left.
     NoReplicas = 3,
-    /// The sum of the guids says that a device is missing.
+    /// The guid sum shows that a device is missing.
     BadGuidSum = 4,
     /// The device is too small.
     TooSmall = 5,
@@ -83,7 +82,7 @@ pub enum AuxReason {
     External = 14,
     /// Split off into another pool.
     SplitPool = 15,
-    /// The sector size does not fit.
+    /// The sector size does not match.
     BadAshift = 16,
     /// Faulted until cleared; only in requests.
     ExternalPersist = 17,
@@ -121,7 +120,7 @@ impl AuxReason {
         Self::AshiftTooBig,
     ];
 
-    /// What `zpool status` says about a leaf; empty where it says nothing.
+    /// The text of `zpool status` for a leaf; may be empty.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -180,13 +179,12 @@ impl fmt::Display for Health {
 /// What can happen to a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeafEvent {
-    /// The device was opened and its label fits. With `degraded` the configuration remembers
-    /// that it did not work well.
+    /// The device was opened and its label matches. `degraded` is recorded in the configuration.
     Opened {
         /// The persistent `degraded` flag.
         degraded: bool,
     },
-    /// The device cannot be opened, or its label does not fit.
+    /// The device cannot be opened, or its label does not match.
     OpenFailed(AuxReason),
     /// The device is gone.
     Vanished,
@@ -194,16 +192,16 @@ pub enum LeafEvent {
     TakenOffline,
     /// The administrator or a fault daemon declared it faulty.
     FaultedExternally,
-    /// It makes errors and a probe of its labels fails.
+    /// It has errors and a probe of its labels fails.
     ProbeFailed,
-    /// It makes errors, but cannot be given up.
+    /// It has errors, but is required.
     ErrorsTolerated,
 }
 
 impl Health {
     /// Everything works.
     pub const HEALTHY: Self = Self { state: VdevState::Healthy, aux: AuxReason::None };
-    /// Everything works that is needed, but not everything that there should be.
+    /// Everything required works, but not everything.
     pub(crate) const IMPAIRED: Self = Self { state: VdevState::Degraded, aux: AuxReason::None };
     /// Not opened yet.
     pub const UNKNOWN: Self = Self { state: VdevState::Unknown, aux: AuxReason::None };
@@ -218,16 +216,16 @@ impl Health {
         self.state >= VdevState::Degraded
     }
 
-    /// This state, or degraded if it is worse: what a lost log device is to its pool.
+    /// This state, or degraded if it is worse: the effect of a lost log device on its pool.
     #[must_use]
     pub fn at_most_degraded(self) -> Self {
         if self.is_usable() { self } else { Self::IMPAIRED }
     }
 
-    /// The state of a leaf after an event: the one transition function.
+    /// The state of a leaf after an event: the only transition function.
     ///
-    /// A device that the administrator closed stays closed whatever else happens to it; only
-    /// opening it anew changes that.
+    /// A device closed by the administrator stays closed whatever else happens; only reopening it
+    /// changes that.
     #[must_use]
     pub fn after(self, event: LeafEvent) -> Self {
         use VdevState as S;

@@ -1,9 +1,8 @@
-//! Removed top-level vdevs: where their contents are now (spec 07, section 13; spec 06,
+//! Removed top-level vdevs: the current location of their contents (spec 07, section 13; spec 06,
 //! section 15).
 //!
-//! Block pointers still name the removed vdev. Its mapping tells for every range where the range
-//! was copied to; a block can lie across several ranges, and a destination can have been removed
-//! in turn.
+//! Block pointers still refer to the removed vdev. Its mapping has the new location of every range;
+//! a block can span several ranges, and a destination can have been removed in turn.
 
 use rzfs_format::indirect::{BirthEntry, MappingEntry};
 use rzfs_format::{Dva, Txg, VdevId};
@@ -30,7 +29,7 @@ pub enum MappingError {
         /// Index of the entry.
         index: usize,
     },
-    /// The vdev is not a removed one, or its mapping was set before.
+    /// The vdev is not a removed one, or its mapping is already set.
     #[error("vdev {0} takes no mapping")]
     NotIndirect(VdevId),
 }
@@ -42,7 +41,7 @@ pub(crate) struct Piece {
     pub(crate) start: u64,
     /// Bytes.
     pub(crate) len: u64,
-    /// The vdev that has it.
+    /// The vdev it is on.
     pub(crate) vdev: VdevId,
     /// Offset on that vdev.
     pub(crate) offset: u64,
@@ -51,10 +50,10 @@ pub(crate) struct Piece {
 }
 
 impl IndirectMapping {
-    /// The mapping with these entries; `births` may be empty if nobody loaded them.
+    /// The mapping with these entries; `births` may be empty if not loaded.
     ///
     /// # Errors
-    /// [`MappingError`] if they are not sorted or overlap.
+    /// [`MappingError`] if they are unsorted or overlap.
     pub fn new(entries: Vec<MappingEntry>, births: Vec<BirthEntry>) -> Result<Self, MappingError> {
         let pairs = entries.iter().zip(entries.iter().skip(1));
         if let Some(index) = pairs.clone().position(|(a, b)| a.end() > b.source()) {
@@ -73,7 +72,7 @@ impl IndirectMapping {
         &self.entries
     }
 
-    /// When its parts were copied, by their ends; empty if nobody loaded them.
+    /// When its parts were copied, by their ends; empty if not loaded.
     #[must_use]
     pub fn births(&self) -> &[BirthEntry] {
         &self.births
@@ -86,7 +85,7 @@ impl IndirectMapping {
         self.births.get(index).map(|entry| entry.birth)
     }
 
-    /// Where the byte at `offset` is now, and how many bytes from it on are there in one piece.
+    /// The current address of the byte at `offset`, and the contiguous bytes from there.
     #[must_use]
     pub fn lookup(&self, offset: u64) -> Option<(Dva, u64)> {
         let after = self.entries.partition_point(|entry| entry.source() <= offset);

@@ -10,18 +10,18 @@ use rzfs_tunables::Tunables;
 use std::io;
 use std::sync::Arc;
 
-/// What writes are whole multiples of.
+/// Writes are multiples of this.
 const LARGEST_SECTOR: usize = 64 << 10;
 
-/// The pattern as often as it goes into one write.
+/// As many repetitions of the pattern as fit in one write.
 #[derive(Clone, Debug)]
 pub struct InitialPattern(Bytes);
 
 impl InitialPattern {
-    /// Allocates it: 1 MiB, unless somebody has tuned that.
+    /// Allocates it: 1 MiB unless tuned.
     ///
     /// # Errors
-    /// The memory is not to be had.
+    /// The memory cannot be allocated.
     pub fn new(tunables: &Tunables) -> io::Result<Self> {
         let value = tunables.zfs_initialize_value;
         let mut buffer =
@@ -32,20 +32,20 @@ impl InitialPattern {
     }
 }
 
-/// What became of ranges that were to be overwritten.
+/// The result of overwriting ranges.
 #[derive(Clone, Default, Debug)]
 pub struct InitializeReport {
     /// Bytes that were written.
     pub written: u64,
-    /// Writes that failed; what they were for is left as it is.
+    /// Failed writes; their ranges are unchanged.
     pub failures: Vec<LeafFailure>,
 }
 
 impl VdevTree {
-    /// Overwrites ranges of devices, one write after the other, and waits for them. Leaves that
-    /// are not there are passed over. Nothing is durable before [`VdevTree::flush`].
+    /// Overwrites ranges of devices, one write after the other, and waits for them. Missing leaves
+    /// are skipped. Nothing is durable before [`VdevTree::flush`].
     ///
-    /// Nothing may be allocated in the ranges meanwhile.
+    /// The ranges must stay unallocated meanwhile.
     #[must_use]
     pub fn initialize(&self, ranges: &[LeafRange], pattern: &InitialPattern) -> InitializeReport {
         let mut report = InitializeReport::default();

@@ -6,8 +6,8 @@
 //! every txg      uberblock to one slot of the ring in all four labels              ConfigSync
 //!                if a configuration changed: L0 and L2 before it, L1 and L3 after it
 //! ```
-//! Whatever moment the power fails at, one pair of labels is whole and belongs to an uberblock
-//! that is there.
+//! At whatever moment the power fails, one pair of labels is intact and matches an existing
+//! uberblock.
 
 mod blocks;
 mod clear;
@@ -42,7 +42,7 @@ pub enum LabelError {
         leaf: Guid,
         /// Bytes of the packed configuration.
         size: usize,
-        /// Bytes that a label has for it.
+        /// Room for it in a label, in bytes.
         room: usize,
     },
     /// The device is smaller than the smallest leaf.
@@ -51,7 +51,7 @@ pub enum LabelError {
         /// The device.
         device: Arc<str>,
     },
-    /// The configuration cannot be a list.
+    /// The configuration cannot be encoded as a list.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The device fails.
@@ -60,7 +60,7 @@ pub enum LabelError {
 }
 
 impl LabelError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         const EINVAL: i32 = 22;

@@ -1,4 +1,4 @@
-//! Leaves: a device, its health, what it lacks, and how busy it is.
+//! Leaves: a device, its health, its missing data, and its load.
 
 use crate::config::VdevConfig;
 use crate::dtl::DirtyTimeLog;
@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Where a [`crate::VdevTree`] gets the devices of its leaves from.
+/// Provides the devices of a [`crate::VdevTree`]'s leaves.
 pub trait LeafDevices {
     /// The device of a leaf, its label already validated.
     ///
@@ -23,8 +23,8 @@ pub trait LeafDevices {
     /// [`AuxReason::CorruptData`] if the label is another vdev's, and so on.
     fn device(&self, leaf: &VdevConfig) -> Result<Arc<dyn BlockDevice>, AuxReason>;
 
-    /// Whether there is something to be opened for a leaf, so that a device that does not answer is
-    /// closed for it.
+    /// Whether a device can be opened for a leaf, so that one that does not respond is closed for
+    /// it.
     fn has_candidate(&self, leaf: &VdevConfig) -> bool {
         self.device(leaf).is_ok()
     }
@@ -36,10 +36,10 @@ impl<S: std::hash::BuildHasher> LeafDevices for HashMap<Guid, Arc<dyn BlockDevic
     }
 }
 
-/// Distance below which a seek of a rotating disk is a short one.
+/// Distance below which a seek of a rotating disk counts as short.
 const SHORT_SEEK: u64 = 1 << 20;
 
-/// What a leaf demands of its device.
+/// A leaf's requirements on its device.
 #[derive(Clone, Copy, Debug)]
 struct Demands {
     /// Allocatable bytes.
@@ -49,7 +49,7 @@ struct Demands {
 }
 
 impl Demands {
-    /// Why a device does not do.
+    /// Checks a device; returns why it is unsuitable.
     fn check(self, device: &dyn BlockDevice) -> Result<(), AuxReason> {
         let geometry = device.geometry();
         let size = LeafSize::of_device(geometry.size).ok_or(AuxReason::TooSmall)?;
@@ -61,7 +61,7 @@ impl Demands {
     }
 }
 
-/// What tells an uberblock of this process from one that another process has made for the same txg.
+/// Distinguishes an uberblock of this process from another process's for the same txg.
 #[derive(Clone, Copy, Debug)]
 struct SentUberblock {
     txg: Txg,
@@ -71,31 +71,30 @@ struct SentUberblock {
 /// The state of a leaf that is a device.
 #[derive(Debug)]
 pub(crate) struct Leaf {
-    /// Whoever uses it holds it: another one may take its place meanwhile.
+    /// Users hold it: it may be replaced meanwhile.
     device: RwLock<Option<Arc<dyn BlockDevice>>>,
     demands: Demands,
     health: HealthCell,
     missing: DirtyTimeLog,
     unconfirmed: Unconfirmed,
-    /// Txg of the newest uberblock that is durable on it, of those that were written since the pool
-    /// was opened.
+    /// Txg of the newest durable uberblock on it, among those written since the pool was opened.
     committed: AtomicU64,
-    /// The last uberblock that it was sent.
+    /// The last uberblock sent to it.
     sent: Mutex<Option<SentUberblock>>,
     doubts: AtomicU64,
     rotational: bool,
     pending: AtomicU32,
     last_end: AtomicU64,
     probing: AtomicBool,
-    /// Whether its state is forgotten when the pool is imported again.
+    /// Whether its state is dropped at the next import.
     temporary: AtomicBool,
-    /// Whether the device has said that it cannot discard.
+    /// Whether the device does not support discard.
     keeps_everything: AtomicBool,
 }
 
 impl Leaf {
     /// Opens the leaf as far as its flags allow (spec 07, section 4.3). `min_asize` is what the
-    /// parent needs of it and `ashift` the top-level vdev's, if known.
+    /// parent requires and `ashift` the top-level vdev's, if known.
     pub(crate) fn open(
         config: &VdevConfig,
         devices: &dyn LeafDevices,
@@ -151,10 +150,10 @@ impl Leaf {
         }
     }
 
-    /// Takes another device in place of the one that it had, if it had one.
+    /// Replaces its device, if it had one.
     ///
     /// # Errors
-    /// The device does not do.
+    /// The device is unsuitable.
     pub(crate) fn take_device(&self, device: Arc<dyn BlockDevice>) -> Result<(), AuxReason> {
         self.demands.check(&*device)?;
         // Closing a file may take a while.
@@ -165,8 +164,8 @@ impl Leaf {
         Ok(())
     }
 
-    /// Closes a device that does not answer any more: as long as it is open, its lock keeps
-    /// everybody from opening what has come in its place, this process included.
+    /// Closes a device that no longer responds: while it is open, its lock keeps everybody,
+    /// including this process, from opening its replacement.
     pub(crate) fn close_device(&self) {
         let before = self.device.write().take();
         drop(before);
@@ -193,7 +192,7 @@ impl Leaf {
 
     pub(crate) fn apply(&self, event: LeafEvent) -> (Health, Health) {
         if matches!(event, LeafEvent::Opened { .. }) {
-            // Whatever it had in its cache may be gone.
+            // The contents of its cache may be lost.
             self.suspect();
         }
         let change = self.health.apply(event);
@@ -203,30 +202,30 @@ impl Leaf {
         change
     }
 
-    /// Says that the device may have been away, or be another one: what it has not confirmed is to
-    /// be written again.
+    /// Records that the device may have been away, or be another one: unconfirmed writes must be
+    /// repeated.
     pub(crate) fn suspect(&self) {
         self.doubt();
         self.unconfirmed.suspect();
     }
 
-    /// Says that even what the device has confirmed may not be there any more.
+    /// Records that even confirmed writes may be lost.
     pub(crate) fn doubt(&self) {
         self.doubts.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often [`Self::doubt`] was called.
+    /// The number of calls of [`Self::doubt`].
     pub(crate) fn doubts(&self) -> u64 {
         self.doubts.load(Ordering::Acquire)
     }
 
-    /// Says that nobody waits for a leaf that is away.
+    /// Stops waiting for a leaf that is away.
     pub(crate) fn resign_if_away(&self) {
         if self.is_usable() {
             return;
         }
         self.unconfirmed.resign();
-        // Somebody may have opened it since.
+        // It may have been opened since.
         if self.is_usable() {
             self.unconfirmed.reinstate();
         }
@@ -237,7 +236,7 @@ impl Leaf {
         self.is_usable() && !self.keeps_everything.load(Ordering::Relaxed)
     }
 
-    /// Notes that the device cannot discard.
+    /// Records that the device does not support discard.
     pub(crate) fn forbid_trim(&self) {
         self.keeps_everything.store(true, Ordering::Relaxed);
     }
@@ -246,7 +245,7 @@ impl Leaf {
         self.temporary.store(is_temporary, Ordering::Release);
     }
 
-    /// Whether its state is forgotten when the pool is imported again.
+    /// Whether its state is dropped at the next import.
     pub(crate) fn is_temporary(&self) -> bool {
         self.temporary.load(Ordering::Acquire)
     }
@@ -260,32 +259,31 @@ impl Leaf {
         &self.missing
     }
 
-    /// Whether it lacks something that was born in `birth`, as far as is known: it may still get
-    /// what it owes.
+    /// Whether it lacks something born in `birth`, as far as known: it may still get what it owes.
     pub(crate) fn lacks(&self, birth: Txg) -> bool {
-        // In this order: what is given up is lacking before it is owed no more.
+        // In this order: what is given up is recorded as missing before it is no longer owed.
         self.unconfirmed.owes(birth) || self.missing.lacks(birth)
     }
 
-    /// What was written to it since its last flush.
+    /// Writes since its last flush.
     pub(crate) fn unconfirmed(&self) -> &Unconfirmed {
         &self.unconfirmed
     }
 
-    /// Notes that an uberblock is about to be written to it.
+    /// Records that an uberblock is about to be written to it.
     pub(crate) fn note_sent(&self, uberblock: &Uberblock) {
         *self.sent.lock() = Some(SentUberblock { txg: uberblock.txg, mos: uberblock.mos });
     }
 
-    /// Whether an uberblock that was found on its device is from somebody else, who has had the
-    /// pool meanwhile: it is younger than all that was sent, or another one of the same txg.
+    /// Whether an uberblock found on its device was written by another process, which had the pool
+    /// meanwhile: it is younger than all that was sent, or differs in the same txg.
     pub(crate) fn is_foreign(&self, found: &Uberblock) -> bool {
         self.sent.lock().is_some_and(|sent| {
             found.txg > sent.txg || (found.txg == sent.txg && found.mos != sent.mos)
         })
     }
 
-    /// Notes that an uberblock is durable on it.
+    /// Records that an uberblock is durable on it.
     pub(crate) fn note_committed(&self, txg: Txg) {
         self.committed.fetch_max(txg.get(), Ordering::AcqRel);
     }
@@ -295,7 +293,7 @@ impl Leaf {
         Txg(self.committed.load(Ordering::Acquire))
     }
 
-    /// How much a read at `position` would have to wait (spec 07, section 6.2).
+    /// The expected wait of a read at `position` (spec 07, section 6.2).
     pub(crate) fn load(&self, position: u64) -> u32 {
         let last = self.last_end.load(Ordering::Relaxed);
         let seek = match (position == last, self.rotational) {
@@ -307,18 +305,18 @@ impl Leaf {
         self.pending.load(Ordering::Relaxed).saturating_add(seek)
     }
 
-    /// Notes that a read was issued.
+    /// Records the start of a read.
     pub(crate) fn begin(&self, position: u64, len: u64) {
         self.pending.fetch_add(1, Ordering::Relaxed);
         self.last_end.store(position.saturating_add(len), Ordering::Relaxed);
     }
 
-    /// Notes that a read has ended.
+    /// Records the end of a read.
     pub(crate) fn end(&self) {
         self.pending.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Claims the right to probe the device; `false` if somebody else does so already.
+    /// Claims the right to probe the device; `false` if it is already being probed.
     pub(crate) fn begin_probe(&self) -> bool {
         !self.probing.swap(true, Ordering::AcqRel)
     }
@@ -328,7 +326,7 @@ impl Leaf {
     }
 }
 
-/// Why nothing is read from a leaf, or written to it, that has no device at this moment.
+/// The error of I/O to a leaf without a device.
 pub(crate) fn not_open() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "the device is not open")
 }

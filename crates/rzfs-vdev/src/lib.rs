@@ -2,8 +2,8 @@
 //!
 //! [`VdevTree`] is built from a configuration ([`VdevConfig`]) and the devices of its leaves
 //! ([`LeafDevices`]). It reads batches of blocks ([`VdevTree::read`]), finds a good copy or
-//! reconstructs one, and counts who was wrong. It knows how much space a block takes on every kind
-//! of vdev, and which state each vdev is in.
+//! reconstructs one, and counts errors. It knows the allocated size of a block on every kind of
+//! vdev, and the state of each vdev.
 //!
 //! ```
 //! use rzfs_format::{Dva, Guid, Txg, VdevId};

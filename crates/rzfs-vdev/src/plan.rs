@@ -1,9 +1,9 @@
-//! Plans: all places from which the bytes of one block can come.
+//! Plans: all sources of the bytes of one block.
 //!
 //! A plan takes the stripe map of the block's vdev and resolves every column to the leaves that
-//! have it: one for a plain child, several for mirrors, `replacing` and `spare` vdevs, and
-//! whatever child stands in for a distributed spare. A block on a removed vdev is planned on the
-//! vdevs that its pieces were copied to.
+//! hold it: one for a plain child, several for mirrors, `replacing` and `spare` vdevs, and the
+//! children behind a distributed spare. A block on a removed vdev is planned on the vdevs that its
+//! pieces were copied to.
 
 use crate::error::{AddressProblem, VdevError};
 use crate::stripe::{DeviceArea, Stripe, StripeColumn, StripeMap};
@@ -12,10 +12,10 @@ use rzfs_format::units::MAX_BLOCK_SIZE;
 use rzfs_format::{Dva, Txg, VdevId, label};
 use std::ops::Range;
 
-/// Vdevs looked at to find the leaves of one column; more is a tree that leads in circles.
+/// Maximum vdevs visited to find the leaves of one column; more means that the tree is circular.
 pub(crate) const MAX_STEPS: usize = 1024;
 
-/// A leaf that has a column.
+/// A leaf that holds a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeafCopy {
     pub(crate) leaf: NodeId,
@@ -25,7 +25,7 @@ pub(crate) struct LeafCopy {
     pub(crate) stale: bool,
 }
 
-/// A column and where it can be read.
+/// A column and its sources.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanColumn {
     /// The child of the top-level vdev.
@@ -38,11 +38,11 @@ pub(crate) struct PlanColumn {
     pub(crate) start: usize,
     /// Number of its first sector in the vdev.
     pub(crate) sector: u64,
-    /// Its copies in [`Plan::copies`], the best first.
+    /// Its copies in [`Plan::copies`], best first.
     copies: Range<usize>,
 }
 
-/// All places from which one block can come.
+/// All sources of one block.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) stripes: Vec<Stripe>,
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     copies: Vec<LeafCopy>,
     /// Bytes of the block as the vdev stores it: whole sectors.
     pub(crate) padded: usize,
-    /// Widths that a RAID-Z vdev has had before the present one.
+    /// Former widths of a RAID-Z vdev.
     pub(crate) past_widths: Range<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Plan {
         }
     }
 
-    /// Columns that no leaf is known to have.
+    /// Number of columns that no leaf is known to have.
     fn missing_columns(&self) -> usize {
         let has = |column: &PlanColumn| {
             let copies = self.copies.get(column.copies.clone()).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Plan {
         self.columns.iter().filter(|column| !has(column)).count()
     }
 
-    /// The copies of a column, the best first.
+    /// The copies of a column, best first.
     pub(crate) fn copies(&self, column: usize) -> &[LeafCopy] {
         let range = self.columns.get(column).map_or(0..0, |column| column.copies.clone());
         self.copies.get(range).unwrap_or_default()
@@ -95,8 +95,8 @@ impl Plan {
         self.stripes.iter().map(|stripe| stripe.parity).max().unwrap_or(0)
     }
 
-    /// Sets of columns that fail together: those of one child each, then those that were together
-    /// on one child when a RAID-Z vdev was narrower (spec 07, section 10.7).
+    /// Sets of columns that fail together: those of one child each, then those that shared a child
+    /// when a RAID-Z vdev was narrower (spec 07, section 10.7).
     pub(crate) fn suspects(&self) -> Vec<Vec<usize>> {
         let mut sets: Vec<(NodeId, Vec<usize>)> = Vec::new();
         for (index, column) in self.columns.iter().enumerate() {
@@ -124,7 +124,7 @@ impl Plan {
     }
 }
 
-/// A range of a vdev that is to be planned.
+/// A range of a vdev to plan.
 #[derive(Clone, Copy)]
 struct Target {
     offset: u64,
@@ -137,7 +137,7 @@ struct Target {
 }
 
 impl VdevTree {
-    /// Plans the read of `size` bytes at the place of `dva`: one plan, or one for each side of a
+    /// Plans the read of `size` bytes at the address `dva`: one plan, or one for each side of a
     /// mirror whose sides are not single devices.
     pub(crate) fn plan(&self, dva: Dva, size: u64, birth: Txg) -> Result<Vec<Plan>, VdevError> {
         let vdev = dva.vdev();
@@ -234,7 +234,7 @@ impl VdevTree {
                     let map = StripeMap::single(0, part.offset, part.size);
                     self.add_map(plan, map, part, Children::Copies(&[id]));
                 }
-                // What is copied in pieces can only lie where pieces are contiguous.
+                // Data copied in pieces can only be where pieces are contiguous.
                 _ => return Err(AddressProblem::NotMapped),
             }
         }
@@ -271,8 +271,8 @@ impl VdevTree {
         }));
     }
 
-    /// Adds the leaves of a column, those that are to be read first in front: first those that
-    /// are not known to lack the block, among them distributed spares and the least busy ones.
+    /// Adds the leaves of a column in read order: first those not known to lack the block,
+    /// preferring distributed spares and the least busy ones.
     fn add_copies(
         &self,
         plan: &mut Plan,
@@ -311,7 +311,7 @@ impl VdevTree {
         start..plan.copies.len()
     }
 
-    /// The copy on a child that is a device: no choice, nothing to collect.
+    /// The copy on a child that is a device, the only candidate.
     fn only_copy(&self, child: NodeId, position: u64, birth: Option<Txg>) -> Option<LeafCopy> {
         let leaf = self.leaf(child).filter(|leaf| leaf.is_usable())?;
         let stale = birth.is_some_and(|birth| leaf.lacks(birth));
@@ -319,16 +319,16 @@ impl VdevTree {
     }
 }
 
-/// What the child indices of a map stand for.
+/// The meaning of child indices in a map.
 #[derive(Clone, Copy)]
 enum Children<'a> {
-    /// Each index for one vdev.
+    /// Each index refers to one vdev.
     Columns(&'a [NodeId]),
-    /// Any index for any of these vdevs: they are copies of each other.
+    /// Any index refers to any of these vdevs, which are copies of each other.
     Copies(&'a [NodeId]),
 }
 
-/// A leaf that was found, and what speaks for and against it.
+/// A leaf that was found, with its ranking criteria.
 #[derive(Clone, Copy)]
 struct Candidate {
     copy: LeafCopy,

@@ -24,7 +24,7 @@ use rzfs_format::{FormatError, Txg};
 /// Bit of a block's offset that swaps the parity column and the first data column of raidz1.
 const PARITY_SWAP: u64 = 1 << 20;
 
-/// How far a running expansion has come.
+/// The progress of a running expansion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reflow {
     /// All sectors below this offset of the vdev are at their new places; bytes.
@@ -61,10 +61,10 @@ impl RaidzGeometry {
     pub const MAX_CHILDREN: usize = 255;
 
     /// The geometry of `children` devices with `parity` (1 to 3) parity columns; `None` unless
-    /// `ashift` is 9 to 16 and at least one data column is left at every width the vdev ever had.
+    /// `ashift` is 9 to 16 and at least one data column remains at every width the vdev ever had.
     ///
     /// `expansions` has, for every finished expansion, the first txg of its width, ascending;
-    /// `reflow` is how far a running one has come.
+    /// `reflow` is the progress of a running one.
     #[must_use]
     pub fn new(
         ashift: u32,
@@ -88,7 +88,7 @@ impl RaidzGeometry {
         self.parity
     }
 
-    /// Children that hold data: the width at which sectors are found.
+    /// Children that hold data: the width at which sectors are located.
     #[must_use]
     pub fn physical_width(&self) -> usize {
         self.children
@@ -111,7 +111,7 @@ impl RaidzGeometry {
         bytes.div_ceil(1 << self.ashift)
     }
 
-    /// Bytes that a block of `psize` bytes takes, parity and padding included (spec 07, section
+    /// Allocated size of a block of `psize` bytes, parity and padding included (spec 07, section
     /// 7.1); saturates.
     #[must_use]
     pub fn allocated_size(&self, psize: u64, birth: Txg) -> u64 {
@@ -148,7 +148,7 @@ impl RaidzGeometry {
         }
     }
 
-    /// Whether the parity column changes places with the first data column.
+    /// Whether the parity column is swapped with the first data column.
     fn swaps_parity(&self, offset: u64) -> bool {
         self.parity == 1 && offset & PARITY_SWAP != 0
     }

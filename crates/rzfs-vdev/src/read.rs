@@ -1,8 +1,8 @@
 //! Reading blocks.
 //!
-//! A batch of blocks goes through one loop. Every block has a task that says which ranges of
-//! which leaves it wants next; all ranges that are wanted are sent to the devices together, and
-//! whatever a device completes goes back to its task, which then is finished or wants more:
+//! A batch of blocks goes through one loop. Every block has a task that says which ranges of which
+//! leaves it needs next; all of these are sent to the devices together, and every completion goes
+//! back to its task, which is then finished or needs more:
 //!
 //! ```text
 //!  what is wanted                          when the data does not verify, or devices fail
@@ -15,9 +15,9 @@
 //!                                            memory: they may have lost it
 //! ```
 //!
-//! The caller's `verify` is the only judge of what is the block. Leaves that turn out to have
-//! delivered something else have a checksum error counted, unless the block has gone meanwhile: then
-//! what is in its place is right, and nothing is counted or tried any more.
+//! The caller's `verify` alone decides what is the block. Leaves that returned something else get a
+//! checksum error, unless the block is gone meanwhile: then its replacement is right, and nothing
+//! is counted or tried any longer.
 //!
 //! Memory: a batch needs at most the columns of its blocks, with parity, and the blocks; a block
 //! that has to be reconstructed needs all its copies besides. Blocks are at most 16 MiB.
@@ -48,42 +48,42 @@ use task::{Purpose, Step, Task};
 pub struct CopyRead {
     /// The leaf that has it.
     pub leaf: Guid,
-    /// What is there, whether it is the block or not.
+    /// What is stored there, right or wrong.
     pub data: Result<Bytes, VdevError>,
 }
 
 impl VdevTree {
-    /// Reads blocks. The results are in the order of the reads; each is the `size` bytes for
-    /// which `verify` said yes.
+    /// Reads blocks. The results are in the order of the reads; each is `size` bytes accepted by
+    /// `verify`.
     ///
-    /// All reads that the healthy case needs are in flight together. Blocks that need more are
-    /// taken care of while others are still in flight.
+    /// All reads of the healthy case are in flight together. Blocks that need more are handled
+    /// while others are still in flight.
     #[must_use]
     pub fn read(&self, reads: Vec<BlockRead<'_>>) -> Vec<Result<Bytes, VdevError>> {
         let outcomes = self.run(reads, Purpose::Read);
         outcomes.into_iter().map(|outcome| outcome.data).collect()
     }
 
-    /// Reads blocks that need not be there, like the next one of an intent log: the same as
-    /// [`Self::read`], but what is not found is counted as nobody's error.
+    /// Reads blocks that may not exist, like the next one of an intent log: the same as
+    /// [`Self::read`], but missing ones do not count as errors.
     #[must_use]
     pub fn read_speculative(&self, reads: Vec<BlockRead<'_>>) -> Vec<Result<Bytes, VdevError>> {
         let outcomes = self.run(reads, Purpose::Speculative);
         outcomes.into_iter().map(|outcome| outcome.data).collect()
     }
 
-    /// Reads everything that there is of blocks: all copies, all parity, all filler. Tells what
-    /// is wrong, and counts it, even where the block can be read without it.
+    /// Reads everything stored for blocks: all copies, all parity, all filler. Reports and counts
+    /// errors, even where the block can be read without that part.
     #[must_use]
     pub fn scrub(&self, reads: Vec<BlockRead<'_>>) -> Vec<Scrubbed> {
         self.run(reads, Purpose::Scrub)
     }
 
-    /// Reads what is at an address without any check, as `zdb -R` does: the best copy of
-    /// everything, missing columns reconstructed.
+    /// Reads an address without any check, as `zdb -R` does: the best copy of everything, missing
+    /// columns reconstructed.
     ///
     /// # Errors
-    /// When the address is bad or too many devices are missing.
+    /// When the address is invalid or too many devices are missing.
     pub fn read_unverified(&self, dva: Dva, size: u64, birth: Txg) -> Result<Bytes, VdevError> {
         let outcomes = self.read(vec![BlockRead { dva, size, birth, verify: &|_: &[u8]| true }]);
         outcomes.into_iter().next().unwrap_or_else(|| {
@@ -92,11 +92,11 @@ impl VdevTree {
         })
     }
 
-    /// All copies of a block that lies in one piece: on a disk, on a mirror, or where either was
-    /// moved to. Blocks that are spread over several columns have no copies.
+    /// All copies of a contiguous block: on a disk, on a mirror, or where either was moved to.
+    /// Blocks spread over several columns have no copies.
     ///
     /// # Errors
-    /// When the address is bad.
+    /// When the address is invalid.
     pub fn read_copies(&self, dva: Dva, size: u64, birth: Txg) -> Result<Vec<CopyRead>, VdevError> {
         let plans = self.plan(dva, size, birth)?;
         let copies = match plans.as_slice() {
@@ -145,7 +145,7 @@ impl VdevTree {
     }
 }
 
-/// Lets a task go on, and takes its result when it is finished.
+/// Advances a task, and takes its result when it is finished.
 fn advance(
     tasks: &mut [Option<Task<'_>>],
     results: &mut [Option<Scrubbed>],

@@ -1,4 +1,4 @@
-//! What a vdev counts (spec 07, section 19).
+//! Counters of a vdev (spec 07, section 19).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ pub struct ErrorCounts {
     pub read: u64,
     /// Writes that failed.
     pub write: u64,
-    /// Data that was not what had been written.
+    /// Data that differed from what was written.
     pub checksum: u64,
 }
 
@@ -78,7 +78,7 @@ impl Counters {
         }
     }
 
-    /// Forgets all errors (`zpool clear`).
+    /// Resets all errors (`zpool clear`).
     pub(crate) fn clear_errors(&self) {
         for counter in [&self.read_errors, &self.write_errors, &self.checksum_errors] {
             counter.store(0, Ordering::Relaxed);

@@ -1,10 +1,9 @@
-//! Stripes: which bytes of a block lie on which child, and what protects them.
+//! Stripes: the location of a block's bytes on children, and their protection.
 //!
-//! Every layout is told in the same terms. A block is a list of stripes; a stripe has parity
-//! columns, then data columns; a column is a contiguous range of one child. A mirror's block is
-//! one stripe of one data column without parity; RAID-Z's is one stripe, or one per row if the
-//! vdev was expanded after the block was born; dRAID's is one stripe for each group that it
-//! touches.
+//! Every layout is described in the same terms. A block is a list of stripes; a stripe has parity
+//! columns, then data columns; a column is a contiguous range of one child. A mirror's block is one
+//! stripe of one data column without parity; RAID-Z's is one stripe, or one per row if the vdev was
+//! expanded after the block was born; dRAID's is one stripe for each group involved.
 
 use std::ops::Range;
 
@@ -69,7 +68,7 @@ pub struct StripeMap {
 }
 
 impl StripeMap {
-    /// The map of `len` bytes that lie in one piece.
+    /// The map of `len` contiguous bytes.
     #[must_use]
     pub fn single(child: usize, offset: u64, len: usize) -> Self {
         let column = StripeColumn {

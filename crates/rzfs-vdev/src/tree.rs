@@ -28,12 +28,12 @@ use rzfs_tunables::Tunables;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
-/// What opening and reading a tree depends on besides its configuration.
+/// The parameters of a tree besides its configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
     /// The pool's version; 5000 for one with feature flags.
     pub version: u64,
-    /// How far a RAID-Z expansion has come, from the uberblock.
+    /// The progress of a RAID-Z expansion, from the uberblock.
     pub reflow: RaidzReflow,
     /// Top-level vdevs that may be missing (`zfs_max_missing_tvds`).
     pub max_missing_tvds: usize,
@@ -55,29 +55,26 @@ impl Default for TreeOptions {
 /// Limits of reading and writing.
 #[derive(Clone, Copy, Debug)]
 pub struct IoTunables {
-    /// Most bytes that neighbouring reads or writes of a rotating disk are joined to
-    /// (`zfs_vdev_aggregation_limit`).
+    /// Maximum size of joined reads or writes of a rotating disk (`zfs_vdev_aggregation_limit`).
     pub aggregation_limit: usize,
     /// The same for other devices (`zfs_vdev_aggregation_limit_non_rotating`).
     pub aggregation_limit_non_rotating: usize,
-    /// Most unwanted bytes that are read to join two reads (`zfs_vdev_read_gap_limit`).
+    /// Maximum gap read to join two reads (`zfs_vdev_read_gap_limit`).
     pub read_gap_limit: usize,
-    /// Most writes of the intent log that a leaf has at a time
-    /// (`zfs_vdev_sync_write_max_active`).
+    /// Maximum concurrent intent log writes of a leaf (`zfs_vdev_sync_write_max_active`).
     pub sync_write_max_active: usize,
-    /// Most writes of a txg that a leaf has at a time (`zfs_vdev_async_write_max_active`).
+    /// Maximum concurrent txg writes of a leaf (`zfs_vdev_async_write_max_active`).
     pub async_write_max_active: usize,
-    /// Bytes of writes that are kept until a flush confirms them, of all leaves together. What is
-    /// under way comes on top, and what a txg writes while a device fails that the vdev cannot do
-    /// without.
+    /// Bytes of writes kept until a flush confirms them, over all leaves. Writes in progress are
+    /// not included, nor what a txg writes while a required device fails.
     pub unconfirmed_max: usize,
-    /// Most discards that a leaf has at a time (`zfs_vdev_trim_max_active`).
+    /// Maximum concurrent discards of a leaf (`zfs_vdev_trim_max_active`).
     pub trim_max_active: usize,
-    /// Most combinations of differing copies that are tried for a block
+    /// Maximum combinations of differing copies tried for a block
     /// (`zfs_reconstruct_indirect_combinations_max`).
     pub reconstruct_indirect_combinations_max: u64,
-    /// Most reconstructions from parity that are tried for a block whose checksum is wrong: all
-    /// of them with two parity columns, and with three up to 58 children.
+    /// Maximum reconstructions from parity tried for a block with a wrong checksum: all of them
+    /// with two parity columns, and with three up to 58 children.
     pub reconstruct_parity_combinations_max: u64,
 }
 
@@ -163,50 +160,49 @@ pub(crate) struct Node {
     pub(crate) children: Vec<NodeId>,
     pub(crate) role: Role,
     pub(crate) space: Option<Space>,
-    /// What a top-level vdev is for, where only its ZAP tells.
+    /// The role of a top-level vdev, where only its ZAP has it.
     pub(crate) bias: OnceLock<AllocationBias>,
     pub(crate) counters: Arc<Counters>,
 }
 
 impl Node {
-    /// Whether it is a top-level vdev for the intent log, without which a pool can be read.
+    /// Whether it is a top-level log vdev, without which a pool can be read.
     pub(crate) fn is_log(&self) -> bool {
         self.is_log
     }
 
-    /// Whether it is the slot of a vdev that was removed.
+    /// Whether it is the slot of a removed vdev.
     fn is_gone(&self) -> bool {
         matches!(self.role, Role::Indirect(_)) || self.kind == VdevKind::Hole
     }
 }
 
-/// All vdevs of a pool, and the way to read their blocks.
+/// All vdevs of a pool, and reading their blocks.
 ///
-/// Always a root with the top-level vdevs at the positions that block addresses name; every
-/// geometry in it is checked. The shape of a tree never changes: a pool that gets more vdevs gets
-/// another tree ([`VdevTree::grown`]), which has the vdevs of this one, states and counts and all,
-/// in common with it.
+/// Always a root with the top-level vdevs at the positions used in block addresses; every geometry
+/// in it is checked. The shape of a tree never changes: a pool that gets more vdevs gets another
+/// tree ([`VdevTree::grown`]), which shares the vdevs of this one, including states and counters.
 #[derive(Debug)]
 pub struct VdevTree {
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) by_guid: HashMap<Guid, NodeId>,
     options: TreeOptions,
     pub(crate) labels: Arc<LabelState>,
-    /// Held by whoever finds out that a vdev can do without what a leaf keeps, and gives it up.
+    /// Held while checking that unconfirmed writes of a leaf are dispensable, and dropping them.
     pub(crate) giving_up: Arc<Mutex<()>>,
 }
 
-/// What is to be done with labels, by whichever tree of the pool.
+/// Label state, shared by all trees of the pool.
 #[derive(Debug, Default)]
 pub(crate) struct LabelState {
     /// Top-level vdevs whose labels are to be rewritten.
     pub(crate) dirty: Mutex<BTreeSet<VdevId>>,
-    /// Held by whoever writes labels.
+    /// Held while labels are written.
     pub(crate) turn: Mutex<()>,
 }
 
 impl VdevTree {
-    /// What opening and reading it depends on besides its configuration.
+    /// The parameters of the tree besides its configuration.
     pub(crate) const fn options(&self) -> &TreeOptions {
         &self.options
     }
@@ -216,7 +212,7 @@ impl VdevTree {
         &self.options.tunables
     }
 
-    /// The node of an id. All ids come from building the tree; the root stands in for others.
+    /// The node of an id. All ids come from building the tree; others map to the root.
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         self.nodes.get(id.0 as usize).unwrap_or_else(|| &self.nodes[0])
     }
@@ -245,7 +241,7 @@ impl VdevTree {
         self.health_assuming(id, &[])
     }
 
-    /// The state that a vdev would have if leaves had other states.
+    /// The state of a vdev assuming other states of leaves.
     pub(crate) fn health_assuming(&self, id: NodeId, assumptions: &[(NodeId, Health)]) -> Health {
         let node = self.node(id);
         if let Some((_, health)) = assumptions.iter().find(|(leaf, _)| *leaf == id) {
@@ -277,7 +273,7 @@ impl VdevTree {
         }
     }
 
-    /// A distributed spare works while devices of its dRAID do. The children are looked at as
+    /// A distributed spare works while devices of its dRAID do. The children are examined as
     /// devices only: one of them can be the vdev that contains this spare.
     fn spare_health(&self, spare: &DistributedSpare) -> Health {
         let works = self.node(spare.draid).children.iter().any(|child| {
@@ -292,7 +288,7 @@ impl VdevTree {
         }
     }
 
-    /// Tells which txgs a leaf lacks. Returns whether there is such a leaf.
+    /// Sets the txgs that a leaf lacks. Returns whether the leaf exists.
     pub fn set_missing_txgs(&self, leaf: Guid, missing: TxgSet) -> bool {
         match self.by_guid.get(&leaf).map(|id| &self.node(*id).role) {
             Some(Role::Device(leaf)) => leaf.missing().load(missing),
@@ -302,16 +298,16 @@ impl VdevTree {
         true
     }
 
-    /// Tells what a top-level vdev is for, as its ZAP says. Returns whether there is such a vdev
-    /// and nobody told before.
+    /// Sets the role of a top-level vdev from its ZAP. Returns whether the vdev exists and had none
+    /// before.
     pub fn set_allocation_bias(&self, vdev: VdevId, bias: AllocationBias) -> bool {
         self.top_node(vdev).is_some_and(|id| self.node(id).bias.set(bias).is_ok())
     }
 
-    /// Gives a removed vdev its mapping. Before that nothing can be read through it.
+    /// Sets the mapping of a removed vdev, which is required to read through it.
     ///
     /// # Errors
-    /// [`MappingError::NotIndirect`] if it is no removed vdev or has a mapping already.
+    /// [`MappingError::NotIndirect`] if it is not a removed vdev or already has a mapping.
     pub fn set_mapping(&self, vdev: VdevId, mapping: IndirectMapping) -> Result<(), MappingError> {
         let refused = MappingError::NotIndirect(vdev);
         let id = self.top_node(vdev).ok_or(refused)?;

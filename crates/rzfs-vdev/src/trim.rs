@@ -1,5 +1,4 @@
-//! Free space on devices: where it lies, and telling them that it is free (spec 07, sections 7.5,
-//! 11.7 and 17).
+//! Free space on devices: locating it, and discarding it (spec 07, sections 7.5, 11.7 and 17).
 //!
 //! ```text
 //! free range of a top-level vdev      raidz, 3 wide, sectors 4 to 10
@@ -10,7 +9,7 @@
 //!                                       9]       10]       11
 //! ```
 //! A range of whole sectors is a range of every child. Free space holds no block, so it does not
-//! matter which columns of it were parity.
+//! matter which of its columns were parity.
 
 use crate::draid::DraidGeometry;
 use crate::error::{AddressProblem, LeafFailure};
@@ -23,7 +22,7 @@ use rzfs_tunables::Tunables;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 
-/// A range of a top-level vdev that holds nothing.
+/// A free range of a top-level vdev.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FreeRange {
     /// The vdev.
@@ -45,12 +44,12 @@ pub struct LeafRange {
     pub len: u64,
 }
 
-/// Which ranges of devices are worth a command.
+/// Which ranges of devices to discard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrimLimits {
-    /// Shorter ranges are left alone (`zfs_trim_extent_bytes_min`).
+    /// Shorter ranges are skipped (`zfs_trim_extent_bytes_min`).
     pub extent_bytes_min: u64,
-    /// Longer ones are cut (`zfs_trim_extent_bytes_max`).
+    /// Longer ones are split (`zfs_trim_extent_bytes_max`).
     pub extent_bytes_max: u64,
 }
 
@@ -69,16 +68,16 @@ impl Default for TrimLimits {
     }
 }
 
-/// What became of free ranges.
+/// The result of trimming free ranges.
 #[derive(Clone, Default, Debug)]
 pub struct TrimReport {
-    /// Bytes of devices that were given back.
+    /// Discarded bytes of devices.
     pub trimmed: u64,
     /// Bytes of devices in ranges that were too short.
     pub skipped: u64,
-    /// Leaves that cannot give space back, and will not be asked again.
+    /// Leaves that do not support discard, and will not be asked again.
     pub unsupported: Vec<Guid>,
-    /// Leaves that failed.
+    /// Failed leaves.
     pub failures: Vec<LeafFailure>,
 }
 
@@ -86,11 +85,11 @@ pub struct TrimReport {
 type NodeRanges = Vec<(NodeId, u64, u64)>;
 
 impl VdevTree {
-    /// Where a free range lies, leaf by leaf; neighbours joined, leaves without a part left out.
-    /// While a RAID-Z vdev is being expanded its free space is nowhere.
+    /// The location of a free range, leaf by leaf; neighbours are joined, leaves without a part
+    /// omitted. While a RAID-Z vdev is being expanded its free space has no location.
     ///
     /// # Errors
-    /// What is wrong with the range.
+    /// The problem with the range.
     pub fn leaf_ranges(&self, range: &FreeRange) -> Result<Vec<LeafRange>, AddressProblem> {
         let ranges = self.node_ranges(range)?.into_iter();
         let named =
@@ -140,7 +139,7 @@ impl VdevTree {
         Ok(join(found))
     }
 
-    /// Adds the leaves of a child to what it has of a range.
+    /// Adds the leaves of a child for its part of a range.
     fn add_leaves(&self, child: NodeId, offset: u64, len: u64, found: &mut NodeRanges) {
         if len == 0 {
             return;
@@ -152,10 +151,9 @@ impl VdevTree {
         found.extend(leaves.into_iter().map(|leaf| (leaf, position, len)));
     }
 
-    /// Tells devices that ranges hold nothing any more, and waits for them. Ranges that are wrong,
-    /// and leaves that are not there, are passed over.
+    /// Discards ranges on devices, and waits for it. Invalid ranges and missing leaves are skipped.
     ///
-    /// Nothing may be allocated in the ranges meanwhile.
+    /// The ranges must stay unallocated meanwhile.
     #[must_use]
     pub fn trim(&self, ranges: &[FreeRange], limits: &TrimLimits) -> TrimReport {
         let all = ranges.iter().filter_map(|range| self.node_ranges(range).ok()).flatten();
@@ -190,7 +188,7 @@ impl VdevTree {
         report
     }
 
-    /// Does the discards, a few at a time on each leaf.
+    /// Performs the discards, a few at a time on each leaf.
     fn run_trims(
         &self,
         mut waiting: BTreeMap<NodeId, VecDeque<(u64, u64)>>,
@@ -202,7 +200,7 @@ impl VdevTree {
         let mut leaves: Vec<NodeId> = waiting.keys().copied().collect();
         leaves = leaves.repeat(self.tunables().trim_max_active);
         loop {
-            // Each entry is a leaf that may have one more under way.
+            // Each entry is a leaf that may have another discard in progress.
             for id in leaves.drain(..) {
                 let next = waiting.get_mut(&id).and_then(VecDeque::pop_front);
                 let (Some((offset, len)), Some(leaf)) = (next, self.leaf(id)) else { continue };
@@ -231,7 +229,7 @@ impl VdevTree {
         }
     }
 
-    /// Notes that a leaf cannot discard, or failed to. That is no reason to distrust it.
+    /// Records that a leaf cannot discard, or failed to. This does not affect its health.
     fn fail_trim(&self, id: NodeId, error: &DeviceError, report: &mut TrimReport) {
         let guid = self.node(id).guid;
         if error.source.kind() == ErrorKind::Unsupported {
@@ -261,7 +259,7 @@ fn columns(geometry: &DraidGeometry, start: u64, end: u64) -> Vec<StripeColumn> 
     columns
 }
 
-/// Sorts ranges by leaf and position, and joins those that touch.
+/// Sorts ranges by leaf and position, and joins adjacent ones.
 fn join(mut ranges: NodeRanges) -> NodeRanges {
     ranges.sort_unstable();
     let mut joined: NodeRanges = Vec::with_capacity(ranges.len());

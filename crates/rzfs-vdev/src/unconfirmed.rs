@@ -1,9 +1,9 @@
-//! What was written to a leaf and may not be durable yet: everything since its last successful
-//! flush, kept in memory until the next one; and what it has refused, which it owes.
+//! Writes to a leaf that may not be durable yet: everything since its last successful flush, kept
+//! in memory until the next one; and refused writes, which it owes.
 //!
-//! A flush that fails says that something was lost, not what. Linux tells of a write-back that
-//! failed once, and takes the pages for clean: the next flush succeeds, and has nothing to write.
-//! So all of it is written again before a flush counts.
+//! A failed flush means that something was lost, but not what. Linux reports a failed write-back
+//! once, and marks the pages clean: the next flush succeeds without writing anything. So everything
+//! is written again before a flush counts.
 //!
 //! ```text
 //! write ─> kept ───────────────── flush succeeds ──> confirmed, let go of
@@ -12,19 +12,19 @@
 //!           │  └─ flush <── written again, nothing else meanwhile
 //!           └─ the vdev does without the leaf ─> given up: the leaf lacks what it was
 //! ```
-//! What is owed is a part of something that can be read without it. A device that fails for a
-//! moment lacks nothing therefore. That matters because it is known for whole txgs what a leaf
-//! lacks: leaves that fail one after the other, each for a moment and with other blocks, would lack
-//! the same txg, and nothing of it could be taken for readable.
+//! An owed write belongs to a block that can be read without it, so a device that fails for a
+//! moment lacks nothing. That matters because missing data is tracked by whole txgs: leaves that
+//! fail one after the other, each for a moment and with other blocks, would all lack the same txg,
+//! and nothing of it would count as readable.
 //!
-//! Until then readers find in the device what was there before, or nothing. What is kept is there for
-//! them, too: [`Unconfirmed::recall`].
+//! Until then readers find older contents on the device, or nothing. Kept writes are also available
+//! to them: [`Unconfirmed::recall`].
 //!
-//! A write counts as kept from before it is sent: one that is under way while a flush fails may
-//! have been lost with it. What is kept of blocks is their own shared bytes.
+//! A write counts as kept before it is sent: one in progress while a flush fails may have been lost
+//! with it. Kept blocks share their bytes.
 //!
-//! One thread at a time flushes a leaf; those who come meanwhile share the next flush. Two at once
-//! could not be told apart: of two flushes of one file, Linux tells one that something was lost.
+//! One thread at a time flushes a leaf; callers that arrive meanwhile share the next flush. Of two
+//! concurrent flushes of one file, Linux reports a loss to only one.
 
 mod witness;
 
@@ -38,39 +38,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The least that a leaf keeps without being flushed.
+/// Minimum bytes that a leaf keeps without a flush.
 const LEAST_KEPT: usize = 2 << 20;
 
-/// How many bytes each of so many leaves keeps before it is flushed, where all of them keep `most`.
+/// How many bytes each of this many leaves keeps before it is flushed, with `most` in total.
 pub(crate) fn limit_of_leaf(leaves: usize, most: usize) -> usize {
     (most / leaves.max(1)).max(LEAST_KEPT)
 }
 
-/// A write that may have to be done again.
+/// A write that may have to be repeated.
 #[derive(Clone, Debug)]
 pub(crate) struct KeptWrite {
     /// Byte position on the device.
     pub(crate) position: u64,
     pub(crate) data: Bytes,
-    /// The birth of the block that it is of; `None` for a part of a label.
+    /// The birth of its block; `None` for a part of a label.
     pub(crate) birth: Option<Txg>,
     pub(crate) standing: Standing,
 }
 
-/// What is known of a write.
+/// The state of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
-    /// It is under way, or the device has taken it: it is relied on.
+    /// It is in progress, or accepted by the device: it is relied on.
     Sent,
-    /// The leaf has not taken it, and nothing relies on it.
+    /// The leaf has refused it, and nothing relies on it.
     Owed,
 }
 
-/// Which writes are meant.
+/// Selects writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Portion {
     All,
-    /// Those of blocks. Parts of labels are few, and no dirty time log says that one is missing.
+    /// Those of blocks. Parts of labels are few, and not tracked in dirty time logs.
     Blocks,
     /// Those that the leaf owes.
     Owed,
@@ -95,7 +95,7 @@ impl KeptWrite {
         self.position..self.end()
     }
 
-    /// What of it lies behind a position, if anything does.
+    /// The part of it after a position, if any.
     fn behind(&self, position: u64) -> Option<Self> {
         let skipped = usize::try_from(position.checked_sub(self.position)?).ok()?;
         let data = (skipped < self.data.len()).then(|| self.data.slice(skipped..))?;
@@ -103,7 +103,7 @@ impl KeptWrite {
     }
 }
 
-/// Writes of one caller, who waits for them all.
+/// Writes of one caller, who waits for all of them.
 #[derive(Debug)]
 struct Run {
     id: RunId,
@@ -112,30 +112,30 @@ struct Run {
     debts: Debts,
 }
 
-/// What has been done about those writes of a run that are owed.
+/// The state of a run's owed writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Debts {
     /// There are none.
     None,
     /// Nothing yet.
     Open,
-    /// The flush that is under way began with writing them again.
+    /// The current flush began with repeating them.
     Tried,
 }
 
-/// How far the writes of a run are.
+/// The progress of a run's writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
-    /// Some may be under way.
+    /// Some may be in progress.
     Open,
     /// All are done.
     Done,
-    /// All were done when the flush began that is under way.
+    /// All were done when the current flush began.
     Covered,
 }
 
 impl Run {
-    /// Takes writes for owed, by position; leaves those that it has not.
+    /// Marks writes as owed, by position; leaves those it does not have.
     fn owe(&mut self, positions: &mut BTreeSet<u64>) {
         let wanted = positions.clone();
         for write in self.writes.iter_mut().filter(|write| wanted.contains(&write.position)) {
@@ -146,26 +146,26 @@ impl Run {
     }
 }
 
-/// What becomes of the writes of a run that were refused, by position.
+/// What happens to refused writes of a run, by position.
 #[derive(Default, Debug)]
 pub(crate) struct Refused {
     /// The leaf is to get them later.
     pub(crate) owed: BTreeSet<u64>,
-    /// Their caller knows, and sees to it.
+    /// Their caller handles them.
     pub(crate) forgotten: BTreeSet<u64>,
 }
 
-/// The name of a run, on its leaf.
+/// Identifies a run on its leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RunId(u64);
 
-/// What is being done with a leaf.
+/// The current activity on a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Activity {
     #[default]
     None,
     Flush,
-    /// What is kept is written again: other writes wait, as they may be of the same places.
+    /// Kept writes are repeated: other writes wait, as they may go to the same places.
     Rewrite,
 }
 
@@ -175,25 +175,25 @@ struct State {
     next_run: u64,
     bytes: usize,
     activity: Activity,
-    /// Flushes that have begun.
+    /// Number of flushes started.
     begun: u64,
-    /// The answer of the last flush that has ended, and its number.
+    /// The result and number of the last finished flush.
     ended: (u64, Option<DeviceError>),
-    /// How often something happened after which what is kept has to be written again, and how many
-    /// of these have been dealt with.
+    /// The number of events after which kept writes must be repeated, and how many of these have
+    /// been handled.
     suspicions: u64,
     settled: u64,
-    /// The youngest birth of what was given up that had been relied on.
+    /// The youngest birth of dropped writes that were relied on.
     given_up: Option<Txg>,
-    /// Bytes that were written again since that helped last.
+    /// Bytes repeated since the last success.
     in_vain: usize,
-    /// Whether nobody waits for the leaf before it is opened again.
+    /// Whether the leaf is not waited for until it is reopened.
     is_resigned: bool,
-    /// The last block that was confirmed, if nothing has happened there since.
+    /// The last confirmed block, if its place was not touched since.
     witness: Option<Witness>,
 }
 
-/// What a leaf keeps.
+/// The kept writes of a leaf.
 #[derive(Default, Debug)]
 pub(crate) struct Unconfirmed {
     state: Mutex<State>,
@@ -201,9 +201,9 @@ pub(crate) struct Unconfirmed {
     debts: DebtSummary,
 }
 
-/// The births of what a leaf may not have, for readers: what it owes, and all that it keeps while
-/// that has to be written again. It changes with the state only. Most leaves owe nothing, and
-/// looking at that costs no lock.
+/// The births of what a leaf may not have, for readers: what it owes, and all it keeps while that
+/// must be repeated. It changes with the state only. Most leaves owe nothing, and checking that
+/// takes no lock.
 #[derive(Default, Debug)]
 struct DebtSummary {
     is_any: AtomicBool,
@@ -239,22 +239,22 @@ impl DebtSummary {
     }
 }
 
-/// A flush that has not begun when somebody asked for it.
+/// A flush that had not begun when it was requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket(u64);
 
-/// What somebody who wants a flush has to do.
+/// What a caller that needs a flush has to do.
 #[derive(Debug)]
 pub(crate) enum Turn<'a> {
-    /// To flush.
+    /// Flush.
     FlushLead(FlushLead<'a>),
-    /// To wait for somebody else.
+    /// Wait for another thread.
     Wait,
     /// Nothing: it was flushed.
     Done(Result<(), DeviceError>),
 }
 
-/// How a flush is to begin.
+/// How a flush begins.
 #[derive(Debug)]
 pub(crate) enum FlushStart {
     /// With the flush itself.
@@ -268,22 +268,22 @@ pub(crate) enum FlushStart {
 pub(crate) struct FlushLead<'a> {
     of: &'a Unconfirmed,
     number: u64,
-    /// The suspicions that are dealt with when it succeeds.
+    /// The suspicions resolved if it succeeds.
     suspicions: u64,
-    /// What the device has refused once more.
+    /// Writes refused again by the device.
     still_owed: Vec<KeptWrite>,
     has_ended: bool,
 }
 
 impl Unconfirmed {
-    /// Begins a run: [`Self::end`] has to be called when none of its writes is under way any more.
+    /// Starts a run: [`Self::end`] must be called when none of its writes is in progress.
     pub(crate) fn begin(&self) -> RunId {
         let mut state = self.state.lock();
         state.next_run += 1;
         RunId(state.next_run)
     }
 
-    /// Keeps writes that are about to be sent. Waits while what is kept is written again.
+    /// Keeps writes about to be sent. Waits while kept writes are repeated.
     pub(crate) fn keep(&self, run: RunId, writes: impl IntoIterator<Item = KeptWrite>) {
         let state = &mut *self.wait_while(|state| state.activity == Activity::Rewrite);
         let index = state.runs.iter().rposition(|known| known.id == run).unwrap_or_else(|| {
@@ -307,8 +307,8 @@ impl Unconfirmed {
         }
     }
 
-    /// Says that none of a run's writes is under way any more, and what becomes of those that were
-    /// refused. Answers with those that the leaf cannot owe, as they are not kept any more.
+    /// Ends a run whose writes are all finished, and disposes of the refused ones. Returns those
+    /// that the leaf cannot owe, as they are no longer kept.
     pub(crate) fn end(&self, run: RunId, refused: Refused) -> BTreeSet<u64> {
         let Refused { mut owed, forgotten } = refused;
         let has_refused = !owed.is_empty() || !forgotten.is_empty();
@@ -327,13 +327,13 @@ impl Unconfirmed {
         owed
     }
 
-    /// Whether more than so many bytes are kept, which a flush may let go of.
+    /// Whether more than this many bytes are kept that a flush may release.
     pub(crate) fn wants_flush(&self, limit: usize) -> bool {
         self.state.lock().bytes > limit
     }
 
-    /// A range of the device as it is once the leaf has all that is kept, if some of that lies
-    /// there. `there` is what a reader has found, if anything; without, all of it has to be kept.
+    /// The contents of a range of the device including all kept writes, if some are in that range.
+    /// `there` is what a reader has found, if anything; without it, all of the range must be kept.
     pub(crate) fn recall(&self, range: &Range<u64>, there: Option<&[u8]>) -> Option<Bytes> {
         let lies_there =
             |write: &&KeptWrite| write.position < range.end && range.start < write.end();
@@ -360,20 +360,20 @@ impl Unconfirmed {
         (there.is_some() || recalled == found.len()).then(|| found.into())
     }
 
-    /// Whether more is kept, or was written again in vain, than so many bytes. While the leaf is
-    /// being flushed that is not known.
+    /// Whether more bytes than this are kept, or were repeated in vain. Unknown while the leaf is
+    /// being flushed.
     pub(crate) fn exceeds(&self, limit: usize) -> bool {
         let state = self.state.lock();
         state.activity == Activity::None && state.bytes.max(state.in_vain) > limit
     }
 
-    /// Whether all that is kept has to be written again.
+    /// Whether all kept writes must be repeated.
     pub(crate) fn is_suspect(&self) -> bool {
         self.state.lock().is_suspect()
     }
 
-    /// Says that something of what is kept may be lost, though nothing has failed: the device was
-    /// away, or is another one.
+    /// Records that kept writes may be lost, though nothing has failed: the device was away, or is
+    /// another one.
     pub(crate) fn suspect(&self) {
         let mut state = self.state.lock();
         state.is_resigned = false;
@@ -383,42 +383,41 @@ impl Unconfirmed {
         }
     }
 
-    /// Whether anything is kept that is relied on.
+    /// Whether any kept write is relied on.
     pub(crate) fn has_sent(&self) -> bool {
         let state = self.state.lock();
         let mut kept = state.runs.iter().flat_map(|run| &run.writes);
         kept.any(|write| write.standing == Standing::Sent)
     }
 
-    /// The births of what is owed, or may have been lost and has to be written again.
+    /// The births of writes that are owed, or must be repeated.
     pub(crate) fn debts(&self) -> BTreeSet<Txg> {
         self.debts.get()
     }
 
-    /// Whether anything is owed or has to be written again.
+    /// Whether any write is owed or must be repeated.
     pub(crate) fn has_debts(&self) -> bool {
         self.debts.is_any()
     }
 
-    /// Whether something that was born in `birth` is owed or has to be written again.
+    /// Whether a write born in `birth` is owed or must be repeated.
     pub(crate) fn owes(&self, birth: Txg) -> bool {
         self.debts.has(birth)
     }
 
-    /// The births of some of what is kept.
+    /// The births of selected kept writes.
     pub(crate) fn births(&self, portion: Portion) -> BTreeSet<Txg> {
         self.state.lock().births(portion).collect()
     }
 
-    /// Whether something that was born in `birth` or later, and was relied on, may have been given
-    /// up.
+    /// Whether a relied-on write born in `birth` or later may have been dropped.
     pub(crate) fn has_given_up(&self, birth: Txg) -> bool {
         self.state.lock().given_up.is_some_and(|last| last >= birth)
     }
 
-    /// Lets go of what was born until `last` without it being durable. `lacks` is told the births
-    /// of the blocks that the leaf lacks therefore, before it owes them no more: nobody who looks
-    /// at debts first and then at what is lacking sees neither.
+    /// Drops writes born until `last` that are not durable. `lacks` gets the births of the blocks
+    /// that the leaf lacks therefore, before it no longer owes them: a reader that checks debts
+    /// first and then missing data always sees one of them.
     pub(crate) fn give_up(&self, portion: Portion, last: Txg, lacks: impl FnMut(Txg)) {
         let state = &mut *self.state.lock();
         let is_given_up = |write: &mut KeptWrite| {
@@ -442,7 +441,7 @@ impl Unconfirmed {
         self.count(state);
     }
 
-    /// Owes writes that were not kept.
+    /// Adds owed writes that were not kept.
     pub(crate) fn owe(&self, writes: impl IntoIterator<Item = KeptWrite>) {
         let owed = |write| KeptWrite { standing: Standing::Owed, ..write };
         let writes: Vec<KeptWrite> = writes.into_iter().map(owed).collect();
@@ -453,22 +452,22 @@ impl Unconfirmed {
         self.count(state);
     }
 
-    /// The last block that the leaf has confirmed, if nothing was sent to its place since.
+    /// The last block confirmed by the leaf, if nothing was sent to its place since.
     pub(crate) fn witness(&self) -> Option<Witness> {
         self.state.lock().witness.clone()
     }
 
-    /// Says that a range of the device is about to be discarded.
+    /// Records that a range of the device is about to be discarded.
     pub(crate) fn discards(&self, range: &Range<u64>) {
         self.state.lock().witness.take_if(|witness| witness.lies_in(range));
     }
 
-    /// Says that nobody waits for the leaf before it is opened again.
+    /// Stops waiting for the leaf until it is reopened.
     pub(crate) fn resign(&self) {
         self.state.lock().is_resigned = true;
     }
 
-    /// Says that the leaf is open.
+    /// Records that the leaf is open.
     pub(crate) fn reinstate(&self) {
         self.state.lock().is_resigned = false;
     }
@@ -485,12 +484,12 @@ impl Unconfirmed {
         state.bytes = kept.map(|write| write.data.len()).sum();
     }
 
-    /// Asks for a flush that begins from now on.
+    /// Requests a flush that begins from now on.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.state.lock().begun + 1)
     }
 
-    /// What is to be done for a flush.
+    /// The next step towards a flush.
     pub(crate) fn turn(&self, Ticket(wanted): Ticket) -> Turn<'_> {
         let state = &mut *self.state.lock();
         if state.ended.0 >= wanted {
@@ -511,7 +510,7 @@ impl Unconfirmed {
         })
     }
 
-    /// Waits until there is something to be done for a flush.
+    /// Waits until there is a step to take towards a flush.
     pub(crate) fn wait(&self, Ticket(wanted): Ticket) {
         drop(self.wait_while(|state| state.activity != Activity::None && state.ended.0 < wanted));
     }
@@ -530,19 +529,19 @@ impl State {
         self.suspicions != self.settled
     }
 
-    /// The births of blocks of which something is kept.
+    /// The births of blocks with kept writes.
     fn births(&self, portion: Portion) -> impl Iterator<Item = Txg> {
         let kept = self.runs.iter().flat_map(|run| &run.writes);
         kept.filter(move |write| portion.has(write)).filter_map(|write| write.birth)
     }
 
-    /// What has to be written again before a flush.
+    /// The writes to repeat before a flush.
     fn take_again(&mut self) -> Vec<KeptWrite> {
         let is_suspect = self.is_suspect();
         if !is_suspect && self.runs.iter().all(|run| run.debts == Debts::None) {
             return Vec::new();
         }
-        // What somebody who is still at work was refused is for them.
+        // Refused writes of an unfinished run are handled by its caller.
         let is_meant = |run: &Run, write: &KeptWrite| {
             run.progress != Progress::Open || write.standing == Standing::Sent
         };
@@ -565,7 +564,7 @@ impl State {
 }
 
 impl FlushLead<'_> {
-    /// Begins, or begins again after something has gone wrong.
+    /// Starts, or restarts after a failure.
     pub(crate) fn begin(&mut self) -> FlushStart {
         let state = &mut *self.of.state.lock();
         self.suspicions = state.suspicions;
@@ -579,12 +578,12 @@ impl FlushLead<'_> {
         FlushStart::Rewrite(again)
     }
 
-    /// Says that the device has refused once more what it owed.
+    /// Records that the device has refused owed writes again.
     pub(crate) fn refused(&mut self, writes: Vec<KeptWrite>) {
         self.still_owed = writes;
     }
 
-    /// Says that what was to be written again is written: now comes the flush.
+    /// Marks the repeated writes as written: the flush comes next.
     pub(crate) fn written(&self) {
         let mut state = self.of.state.lock();
         state.activity = Activity::Flush;
@@ -593,19 +592,19 @@ impl FlushLead<'_> {
         self.of.changed.notify_all();
     }
 
-    /// Says that the device may have lost something of what is kept.
+    /// Records that the device may have lost kept writes.
     pub(crate) fn fail(&self) {
         let mut state = self.of.state.lock();
         state.suspicions += 1;
         self.of.count(&mut state);
     }
 
-    /// Whether the flush that has succeeded says what it should: nothing has happened meanwhile.
+    /// Whether a successful flush is conclusive: nothing has happened meanwhile.
     pub(crate) fn is_valid(&self) -> bool {
         self.of.state.lock().suspicions == self.suspicions
     }
 
-    /// Ends. After success all that was done before the flush is let go of.
+    /// Ends the flush. After success everything done before it is released.
     pub(crate) fn end(mut self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {
         self.finish(result.clone().err());
         result
@@ -630,14 +629,14 @@ impl FlushLead<'_> {
         state.ended = (self.number, error);
         drop(guard);
         self.of.changed.notify_all();
-        // Giving much memory back takes a while.
+        // Freeing much memory takes a while.
         drop(confirmed);
     }
 }
 
 impl Drop for FlushLead<'_> {
     fn drop(&mut self) {
-        // Somebody panics.
+        // A panic is in progress.
         if !self.has_ended {
             self.fail();
             let source = std::sync::Arc::new(std::io::ErrorKind::Interrupted.into());
@@ -649,7 +648,7 @@ impl Drop for FlushLead<'_> {
 }
 
 impl State {
-    /// A flush begins, which is about all that is done, but for what is owed since it was prepared.
+    /// Starts a flush that covers everything done, except for writes owed since it was prepared.
     fn cover(&mut self) {
         let is_done = |run: &&mut Run| run.progress == Progress::Done && run.debts != Debts::Open;
         for run in self.runs.iter_mut().filter(is_done) {
@@ -657,7 +656,7 @@ impl State {
         }
     }
 
-    /// Remembers one of the writes that were confirmed. Labels are none: others write them, too.
+    /// Remembers one of the confirmed writes; not those of labels, which others write, too.
     fn call_witness(&mut self, confirmed: &[Run]) {
         let is_block =
             |write: &&KeptWrite| write.birth.is_some() && write.standing == Standing::Sent;
@@ -668,7 +667,7 @@ impl State {
         self.witness = (!kept.any(|write| witness.lies_in(&write.range()))).then_some(witness);
     }
 
-    /// The flush has not succeeded.
+    /// Records that the flush failed.
     fn uncover(&mut self) {
         for run in &mut self.runs {
             if run.progress == Progress::Covered {
@@ -680,7 +679,7 @@ impl State {
         }
     }
 
-    /// Keeps what the device has refused once more: it is older than whatever else is kept.
+    /// Keeps writes refused again: they are older than all other kept ones.
     fn owe_again(&mut self, writes: Vec<KeptWrite>) {
         if writes.is_empty() {
             self.in_vain = 0;
@@ -689,7 +688,7 @@ impl State {
         self.add_owed(0, writes);
     }
 
-    /// Keeps writes that are owed, before or after others.
+    /// Keeps owed writes, before or after others.
     fn add_owed(&mut self, index: usize, writes: Vec<KeptWrite>) {
         self.next_run += 1;
         let id = RunId(self.next_run);
@@ -698,7 +697,7 @@ impl State {
     }
 }
 
-/// What is to be found at each place after these writes, in this order; nothing overlaps.
+/// The final contents after these writes, in this order, without overlaps.
 fn latest<'w>(writes: impl Iterator<Item = &'w KeptWrite>) -> Vec<KeptWrite> {
     let mut found: BTreeMap<u64, KeptWrite> = BTreeMap::new();
     for write in writes {

@@ -1,10 +1,10 @@
 //! Writing blocks (spec 07, sections 6.1, 9.1 and 11.4).
 //!
-//! A block goes to every leaf that has a part of it. It is written when it can be read back: from
-//! one side of a mirror, or with no more columns of a stripe lost than there is parity. What a
-//! leaf did not get it owes: it is written again with the next flush, and noted in its dirty time
-//! log, under the block's birth, when that fails in the end ([`VdevTree::make_durable`]). A block
-//! that is not written at all is for whoever wanted it to try again.
+//! A block goes to every leaf that has a part of it. It counts as written when it can be read back:
+//! from one side of a mirror, or with no more columns of a stripe lost than there is parity. A leaf
+//! owes what it did not get: it is written again with the next flush, and recorded in its dirty
+//! time log, under the block's birth, if that finally fails ([`VdevTree::make_durable`]). A block
+//! that is not written at all must be retried by the caller.
 
 mod flush;
 mod layout;
@@ -22,8 +22,8 @@ use queue::WriteQueue;
 impl VdevTree {
     /// Writes blocks, and waits for all devices; the results are in the order of the writes.
     ///
-    /// Neighbouring writes of a device are joined, whichever blocks they belong to. Nothing is
-    /// durable before [`VdevTree::make_durable`], and until then all of it stays in memory.
+    /// Adjacent writes of a device are joined, whichever blocks they belong to. Nothing is durable
+    /// before [`VdevTree::make_durable`], and until then all of it stays in memory.
     #[must_use]
     pub fn write(&self, writes: Vec<BlockWrite>) -> Vec<Result<Coverage, VdevError>> {
         self.write_as(WriteClass::Async, writes)

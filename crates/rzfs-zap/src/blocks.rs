@@ -29,7 +29,7 @@ pub trait ZapBlocks {
 pub struct BlockMut<'a> {
     /// The contents.
     pub bytes: &'a mut [u8],
-    /// The byte order in which they are; who turns them says so here.
+    /// The byte order of the contents; a reader that swaps them records it here.
     pub order: &'a mut ByteOrder,
 }
 
@@ -39,7 +39,7 @@ pub struct BlockMut<'a> {
 /// before keeps them as they were, which costs the change a copy; a [`crate::ZapWriter`] holds
 /// none while it changes a block, so an implementation with shared buffers changes them in place.
 pub trait ZapBlocksMut: ZapBlocks {
-    /// Lets `edit` change a block in place. A hole, or a block beyond the end, is zeros in the
+    /// Calls `edit` to change a block in place. A hole, or a block beyond the end, is zeros in the
     /// machine's byte order; after this it exists, and what is between it and the former end is
     /// holes.
     fn modify_block<R>(

@@ -74,7 +74,7 @@ impl<E> ZapError<E> {
         }
     }
 
-    /// The errno that OpenZFS answers with; `of_blocks` knows those of the blocks' errors.
+    /// The errno that OpenZFS returns; `of_blocks` knows those of the blocks' errors.
     pub fn errno(&self, of_blocks: impl FnOnce(&E) -> i32) -> i32 {
         match self {
             Self::Blocks(error) => of_blocks(error),

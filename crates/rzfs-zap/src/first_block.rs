@@ -41,7 +41,7 @@ impl FirstBlock {
         }
     }
 
-    /// Lets go of the block.
+    /// Releases the block.
     pub(crate) fn release(&mut self) {
         self.0 = None;
     }

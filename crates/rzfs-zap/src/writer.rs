@@ -42,7 +42,7 @@ pub(crate) enum Present {
 ///
 /// A change that fails because of the ZAP's contents or of what is asked has changed nothing that
 /// readers can see, although a leaf may have been split. After an error of the blocks the ZAP has
-/// to be opened anew.
+/// to be reopened.
 #[derive(Debug)]
 pub struct ZapWriter<'z, B: ZapBlocksMut> {
     form: &'z mut Form,
@@ -101,7 +101,7 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         self.insert(name, value)
     }
 
-    /// Gives a key a value, whether it is there or not.
+    /// Sets the value of a key, whether it exists or not.
     pub fn update<'k>(
         &mut self,
         key: impl Into<KeyRef<'k>>,

@@ -1,4 +1,4 @@
-//! What all users, groups or projects use of a file system and may use (spec 05, section 6.3).
+//! Usage and quotas of all users, groups or projects of a file system (spec 05, section 6.3).
 
 use crate::error::{Place, ZplError};
 use crate::master::MASTER_NODE;
@@ -11,11 +11,11 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, ObjectId};
 use std::collections::BTreeMap;
 
-/// Longest table of domains that is read.
+/// Maximum size of a domain table.
 const MAX_DOMAINS: u64 = 1 << 20;
 
-/// What is known of a user, group or project; each is `None` where the file system says nothing of
-/// it.
+/// The account of a user, group or project; each field is `None` where the file system has no
+/// record.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Account {
     /// In bytes.
@@ -24,12 +24,12 @@ pub struct Account {
     pub objects: Option<Share>,
 }
 
-/// What somebody uses and may use.
+/// Usage and quota of an owner.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Share {
     /// Used.
     pub used: u64,
-    /// The most that may be used; 0: as much as there is.
+    /// The quota; 0: none.
     pub quota: u64,
 }
 
@@ -43,7 +43,7 @@ impl Account {
     }
 }
 
-/// The accounts of all users, groups or projects of whom an object set of files says something.
+/// The accounts of all users, groups or projects recorded in an object set of files.
 ///
 /// # Errors
 /// They cannot be read.
@@ -72,7 +72,7 @@ pub fn stored_accounts(
     Ok(accounts)
 }
 
-/// The domains of users and groups that are not of the local system.
+/// The domains of users and groups outside the local system.
 ///
 /// # Errors
 /// They cannot be read.
@@ -88,7 +88,7 @@ pub fn stored_domains(objset: &Objset) -> Result<FuidTable, ZplError> {
     FuidTable::decode(&object.bytes_at(0, size as usize)?).map_err(corrupt)
 }
 
-/// The object that the master node has under a name, if it has it.
+/// The object under a name in the master node, if any.
 fn named(objset: &Objset, name: &str) -> Result<Option<ObjectId>, ZplError> {
     let master = typed_object(objset, MASTER_NODE, ObjectType::MASTER_NODE)?;
     let place = master.place();
@@ -97,7 +97,7 @@ fn named(objset: &Objset, name: &str) -> Result<Option<ObjectId>, ZplError> {
     Ok(found.map(ObjectId).and_then(ObjectId::non_zero))
 }
 
-/// The entries of a table whose values are numbers other than 0; none if there is no table.
+/// The entries of a table with nonzero numbers; none if there is no table.
 fn numbers(objset: &Objset, table: ObjectId) -> Result<Vec<(String, u64)>, ZplError> {
     let object = match objset.object(table) {
         Err(DmuError::NotAllocated { .. }) => return Ok(Vec::new()),

@@ -1,13 +1,12 @@
 //! A bounded cache of values by object, in shards, shared by the file systems of a pool.
 //!
-//! All file systems draw on one budget, so that a pool with many of them, or with many snapshots
-//! open, needs no more memory than one with few. Each sees the cache through an [`ObjectCache`] of
-//! its own, and takes its values along when it goes.
+//! All file systems draw on one budget, so that a pool with many of them, or with many open
+//! snapshots, needs no more memory than one with few. Each accesses the cache through its own
+//! [`ObjectCache`], whose values are removed with it.
 //!
-//! Each shard keeps its values in a ring; when it needs room a hand goes round, takes the mark of
-//! use from what was used since its last visit, and evicts what had none (the clock algorithm). A
-//! shard's lock protects its map and ring and is held for a few instructions, never while anything
-//! is read.
+//! Each shard keeps its values in a ring; when it needs room a hand goes round, clears the mark of
+//! values used since its last visit, and evicts unmarked ones (the clock algorithm). A shard's lock
+//! protects its map and ring and is held briefly, never across reads.
 
 use crate::sync::{Arc, Mutex};
 use rzfs_format::ObjectId;
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const SHARDS: usize = 16;
 
-/// The memory that the values of all file systems share.
+/// The memory shared by the values of all file systems.
 #[derive(Debug)]
 pub(crate) struct SharedCache<V> {
     shards: Box<[Mutex<Shard<V>>]>,
@@ -38,8 +37,8 @@ struct Shard<V> {
     budget: usize,
     weight: usize,
     entries: HashMap<Key, Entry<V>>,
-    /// Objects with the stamp of the entry that put them there; those whose entry is gone or has
-    /// another stamp mean nothing.
+    /// Objects with the stamp of the entry that added them; stale if the entry is gone or has
+    /// another stamp.
     ring: VecDeque<(Key, u64)>,
     stamp: u64,
 }
@@ -66,7 +65,7 @@ impl<V> SharedCache<V> {
         Arc::new(Self { shards, owners: AtomicU64::new(0) })
     }
 
-    /// The part of somebody new.
+    /// The part of a new file system.
     pub(crate) fn part(self: &Arc<Self>) -> ObjectCache<V> {
         let owner = self.owners.fetch_add(1, Ordering::Relaxed);
         ObjectCache { shared: Arc::clone(self), owner }
@@ -80,13 +79,13 @@ impl<V> SharedCache<V> {
 
 impl<V> ObjectCache<V> {
     fn shard(&self, object: ObjectId) -> Option<&Mutex<Shard<V>>> {
-        // Neighbours go to different shards, and so do objects a power of two apart.
+        // Neighbours go to different shards, as do objects a power of two apart.
         let mixed = object.0.wrapping_add(self.owner).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         self.shared.shards.get(mixed as usize % SHARDS)
     }
 
-    /// Keeps a value of about `weight` bytes, in the place of an older one; one that is heavier
-    /// than a shard is not kept.
+    /// Stores a value of about `weight` bytes, replacing an older one; one that is larger than a
+    /// shard is not stored.
     pub(crate) fn insert(&self, object: ObjectId, value: V, weight: usize) {
         let Some(shard) = self.shard(object) else { return };
         let key = (self.owner, object);
@@ -98,14 +97,14 @@ impl<V> ObjectCache<V> {
         }
     }
 
-    /// Forgets an object.
+    /// Removes an object.
     pub(crate) fn remove(&self, object: ObjectId) {
         if let Some(shard) = self.shard(object) {
             shard.lock().remove((self.owner, object));
         }
     }
 
-    /// Forgets all objects of this part.
+    /// Removes all objects of this part.
     pub(crate) fn clear(&self) {
         for shard in &self.shared.shards {
             shard.lock().remove_all(self.owner);

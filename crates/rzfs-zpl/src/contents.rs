@@ -5,11 +5,11 @@ use crate::object::FileObject;
 use crate::read_ahead::Streams;
 use bytes::Bytes;
 
-/// Most bytes that are answered at once.
+/// Maximum bytes returned at once.
 const MAX_SEGMENT_BYTES: u64 = 32 << 20;
 
-/// Parts of blocks, at most 32 MiB; the caller sees to it that `len` bytes from `offset` on do not
-/// reach beyond the end.
+/// Parts of blocks, at most 32 MiB; the caller makes sure that `len` bytes from `offset` on do not
+/// extend beyond the end.
 pub(crate) fn segments<O: FileObject>(
     object: &O,
     streams: &Streams,
@@ -24,7 +24,7 @@ pub(crate) fn segments<O: FileObject>(
     let end = offset.saturating_add(len);
     let blocks = offset / block_size..end.div_ceil(block_size);
     let read = object.read_blocks(blocks.clone(), |outcome| {
-        // What will follow is asked for before this thread waits.
+        // Prefetching starts before this thread waits.
         streams.note_read(object, blocks.clone(), outcome);
     })?;
     let mut segments = Vec::with_capacity((blocks.end - blocks.start) as usize);
@@ -40,7 +40,7 @@ pub(crate) fn segments<O: FileObject>(
     Ok(segments)
 }
 
-/// Fills a buffer with the contents from `offset` on, which have to reach that far.
+/// Fills a buffer with the contents from `offset` on, which must extend that far.
 pub(crate) fn fill<O: FileObject>(
     object: &O,
     streams: &Streams,

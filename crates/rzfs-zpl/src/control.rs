@@ -1,4 +1,4 @@
-//! The directory `.zfs`, which no disk holds (spec 05, section 9.8).
+//! The virtual directory `.zfs` (spec 05, section 9.8).
 //!
 //! ```text
 //! .zfs ── shares
@@ -17,13 +17,13 @@ use rzfs_format::{ObjectId, ObjsetId};
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Snapshots that stay open.
+/// Maximum number of snapshots kept open.
 const MAX_OPEN: usize = 64;
 
 /// A snapshot in the control tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotEntry {
-    /// Its name: the part behind the `@`.
+    /// Its name: the part after the `@`.
     pub name: Vec<u8>,
     /// Its objset.
     pub objset: ObjsetId,
@@ -31,29 +31,29 @@ pub struct SnapshotEntry {
     pub created: Timestamp,
 }
 
-/// A change of the snapshots of a file system. Names are the parts behind the `@`.
+/// A change of a file system's snapshots. Names are the parts after the `@`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SnapshotChange<'a> {
-    /// One is taken.
+    /// Takes one.
     Take {
         /// Its name.
         name: &'a [u8],
     },
-    /// One gets another name.
+    /// Renames one.
     Rename {
         /// Its name.
         from: &'a [u8],
         /// The new one.
         to: &'a [u8],
     },
-    /// One is destroyed.
+    /// Destroys one.
     Destroy {
         /// Its name.
         name: &'a [u8],
     },
 }
 
-/// Where a control tree gets its snapshots from.
+/// Provides the snapshots of a control tree.
 pub trait SnapshotSource: Send + Sync {
     /// All snapshots.
     fn snapshots(&self) -> Result<Vec<SnapshotEntry>, ZplError>;
@@ -61,13 +61,13 @@ pub trait SnapshotSource: Send + Sync {
     fn find(&self, name: &[u8]) -> Result<Option<SnapshotEntry>, ZplError>;
     /// Opens the file system of a snapshot.
     fn open(&self, objset: ObjsetId) -> Result<FileSystem, ZplError>;
-    /// When a snapshot was taken or destroyed last; zero when that never was.
+    /// When a snapshot was last taken or destroyed; zero if never.
     fn changed(&self) -> Result<Timestamp, ZplError>;
 
-    /// Changes the snapshots for the user `uid`, which may wait for a transaction group.
+    /// Changes the snapshots on behalf of user `uid`; may wait for a transaction group.
     ///
     /// # Errors
-    /// They are not changed in this way, this user may not, or the change is impossible.
+    /// Such changes are not supported, this user may not make them, or the change is impossible.
     fn change(&self, change: SnapshotChange<'_>, uid: u32) -> Result<(), ZplError> {
         let _ = (change, uid);
         Err(ZplError::SnapshotsFixed)
@@ -81,15 +81,15 @@ pub struct ControlAttributes {
     pub inode: ObjectId,
     /// Link count.
     pub links: u64,
-    /// Length, as directories count it.
+    /// Its size, as directories count it.
     pub size: u64,
     /// All of its times.
     pub time: Timestamp,
 }
 
 impl ControlAttributes {
-    /// The permission bits of every directory of the control tree, as OpenZFS shows them. They do
-    /// not say who may change anything there.
+    /// The permission bits of every directory of the control tree, as shown by OpenZFS. They do not
+    /// affect who may change anything there.
     pub const PERMISSIONS: u16 = 0o777;
 }
 
@@ -98,7 +98,7 @@ impl ControlAttributes {
 pub struct ControlEntry {
     /// The name.
     pub name: Vec<u8>,
-    /// The directory that it names.
+    /// The directory it names.
     pub node: ControlNode,
 }
 
@@ -106,8 +106,8 @@ pub struct ControlEntry {
 pub struct ControlTree {
     head: Files,
     source: Box<dyn SnapshotSource>,
-    /// Open snapshots, the one used last at the end. The lock is held while one is opened, so
-    /// that it is opened once.
+    /// Open snapshots, most recently used last. Locked while one is opened, so that it is opened
+    /// once.
     open: Mutex<Vec<(ObjsetId, Arc<FileSystem>)>>,
 }
 
@@ -125,7 +125,7 @@ impl ControlTree {
     }
 
     /// The attributes of a directory. Those of an open snapshot's root are the snapshot's own;
-    /// here are those that it has before it is opened.
+    /// these are shown before it is opened.
     ///
     /// # Errors
     /// The snapshots cannot be read, or there is no such snapshot.
@@ -155,7 +155,7 @@ impl ControlTree {
         ZplError::NoSnapshot { objset: self.head.place(self.head.root()).objset }
     }
 
-    /// The inode number of the directory above a directory.
+    /// The inode number of a directory's parent.
     #[must_use]
     pub fn parent(&self, node: ControlNode) -> ObjectId {
         match node {
@@ -165,8 +165,8 @@ impl ControlTree {
         }
     }
 
-    /// The directory that a name in a directory of the tree leads to. The entries of a snapshot
-    /// are looked up in its [`FileSystem`] instead.
+    /// The directory under a name in a directory of the tree. The entries of a snapshot are looked
+    /// up in its [`FileSystem`] instead.
     ///
     /// # Errors
     /// There is none, or the snapshots cannot be read.
@@ -186,8 +186,8 @@ impl ControlTree {
         found.ok_or(ZplError::NotFound { place })
     }
 
-    /// Hands the entries of a directory of the tree from a position on to `visit`, until it
-    /// breaks off or there are no more.
+    /// Passes the entries of a directory of the tree from a position on to `visit`, until it stops
+    /// or there are no more.
     ///
     /// # Errors
     /// The snapshots cannot be read.
@@ -221,7 +221,7 @@ impl ControlTree {
         Ok(())
     }
 
-    /// Changes the snapshots for the user `uid`.
+    /// Changes the snapshots on behalf of user `uid`.
     ///
     /// # Errors
     /// As [`SnapshotSource::change`].
@@ -235,7 +235,7 @@ impl ControlTree {
     /// There is no such snapshot, or it cannot be opened.
     pub fn open(&self, objset: ObjsetId) -> Result<Arc<FileSystem>, ZplError> {
         let mut open = self.open.lock();
-        // Another snapshot may have got the number of one that was destroyed.
+        // The number of a destroyed snapshot may have been reused.
         open.retain(|(_, snapshot)| !snapshot.objset().is_destroyed());
         let file_system = match open.iter().position(|(id, _)| *id == objset) {
             Some(index) => open.remove(index).1,

@@ -1,5 +1,5 @@
-//! The directories of the control tree and their inode numbers, which are at the top of the 48 bits
-//! that objects can have (spec 05, section 9.8).
+//! The directories of the control tree and their inode numbers, at the top of the 48-bit range of
+//! object numbers (spec 05, section 9.8).
 
 use rzfs_format::{ObjectId, ObjsetId};
 
@@ -7,7 +7,7 @@ const ROOT_INODE: u64 = ObjectId::END.0 - 1;
 const SHARES_INODE: u64 = ObjectId::END.0 - 2;
 const SNAPSHOTS_INODE: u64 = ObjectId::END.0 - 3;
 const FIRST_SNAPSHOT_INODE: u64 = ObjectId::END.0 - 4;
-/// Objsets whose snapshots have numbers that cannot be those of files: dataset numbers are small.
+/// Objsets below this have inode numbers that no file can have: dataset numbers are small.
 const MAX_SNAPSHOT_OBJSET: u64 = 1 << 40;
 
 /// A directory of the control tree.

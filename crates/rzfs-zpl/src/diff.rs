@@ -1,4 +1,4 @@
-//! What differs between two states of a file system (spec 09, section 3.4).
+//! Differences between two states of a file system (spec 09, section 3.4).
 //!
 //! ```text
 //! two trees of dnodes -> objects whose dnodes differ -> files of both -> their paths in both
@@ -12,40 +12,40 @@ use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::znode::Timestamp;
 
-/// Objects whose files are looked up together: how many directories are searched for names, and how
-/// much is held in memory, goes by it.
+/// Objects whose files are looked up together: determines the number of directory searches and the
+/// memory used.
 const BATCH: usize = 2048;
 
-/// A file that is not what it was.
+/// A changed file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     /// What kind of file it is.
     pub kind: FileKind,
-    /// When it was changed; of a file that is gone, when that was changed last.
+    /// When it was changed; for a removed file, its last change.
     pub changed: Timestamp,
-    /// What has become of it.
+    /// The change.
     pub change: FileChange,
 }
 
-/// What has become of a file. Paths begin with a `/`, at the root of the file system.
+/// A change of a file. Paths begin with a `/`, at the root of the file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FileChange {
-    /// It is gone.
+    /// It was removed.
     Removed(Vec<u8>),
-    /// It is new.
+    /// It was added.
     Added(Vec<u8>),
-    /// Contents or attributes are others.
+    /// Its contents or attributes changed.
     Modified {
         /// Its path.
         path: Vec<u8>,
-        /// How many links more it has; 0 for directories.
+        /// The change of its link count; 0 for directories.
         links: i64,
     },
-    /// It has another name or place; maybe other contents, too.
+    /// It was renamed or moved; its contents may have changed, too.
     Renamed {
-        /// Its path before.
+        /// Its old path.
         from: Vec<u8>,
-        /// Its path now.
+        /// Its new path.
         to: Vec<u8>,
     },
 }
@@ -55,11 +55,11 @@ pub enum FileChange {
 pub struct TooDeep {
     /// Its number.
     pub object: ObjectId,
-    /// In which of the states.
+    /// The state in which it is too long.
     pub state: DiffState,
 }
 
-/// One of two states that are compared.
+/// One of the two compared states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiffState {
     /// The older one.
@@ -68,26 +68,26 @@ pub enum DiffState {
     After,
 }
 
-/// A part of what differs.
+/// A part of the differences.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Differences {
-    /// The files, in the order of their numbers.
+    /// The files, in numeric order.
     pub files: Vec<Difference>,
-    /// The first of those that are not among them, as their paths are too long.
+    /// The first file left out because its path is too long.
     pub too_deep: Option<TooDeep>,
-    /// From which object on there may be more.
+    /// The object from which there may be more.
     pub next: Option<ObjectId>,
 }
 
-/// A file as one of the two states has it.
+/// A file in one of the two states.
 struct Found {
     attributes: Attributes,
     path: Vec<u8>,
 }
 
-/// What a state has with a number.
+/// The result of looking up a number in a state.
 enum Searched {
-    /// Nothing, or no file that is in a directory.
+    /// Nothing, or a file that is in no directory.
     Nothing,
     File(Found),
     /// A file whose path is too long.
@@ -95,13 +95,12 @@ enum Searched {
 }
 
 impl FileSystem {
-    /// Files that are not what they were in an older state of the same file system, or of one that
-    /// this is a clone of; from object `first` on, some thousand objects at a time. A file of which
-    /// nothing but the time of the last access is another is the same. Extended attributes show in
-    /// the file that has them.
+    /// Files that differ from an older state of the same file system, or of its origin, from object
+    /// `first` on, some thousand objects at a time. Files that differ only in access time are left
+    /// out. Changes of extended attributes count for the file that has them.
     ///
     /// # Errors
-    /// Something that differs cannot be read.
+    /// An object that differs cannot be read.
     pub fn differences_since(
         &self,
         older: &Self,
@@ -140,7 +139,7 @@ impl FileSystem {
         Ok(differences)
     }
 
-    /// What these objects are, and where they are; `before` is where they were.
+    /// The kinds and paths of these objects; `before` is where they were.
     fn found(
         &self,
         objects: &[ObjectId],
@@ -151,7 +150,7 @@ impl FileSystem {
         for object in objects {
             attributes.push(match self.attributes(*object) {
                 Ok(attributes) => Some(attributes),
-                // Nothing, or no file.
+                // It does not exist, or is not a file.
                 Err(error) if error.is_missing() => None,
                 Err(error) => return Err(error),
             });
@@ -179,7 +178,7 @@ impl Searched {
     }
 }
 
-/// Notes what has become of the file with a number.
+/// Records the change of the file with a number.
 fn differ(before: Option<Found>, after: Option<Found>, files: &mut Vec<Difference>) {
     let mut note = |of: Attributes, change| {
         files.push(Difference { kind: of.kind, changed: of.ctime, change });
@@ -200,7 +199,7 @@ fn differ(before: Option<Found>, after: Option<Found>, files: &mut Vec<Differenc
                 note(new, FileChange::Modified { path: after.path, links });
             }
         }
-        // Another file may have got the number.
+        // The number may have been reused by another file.
         (before, after) => {
             if let Some(before) = before {
                 note(before.attributes, FileChange::Removed(before.path));

@@ -12,11 +12,11 @@ use rzfs_zap::{ZapEntry, ZapError};
 use std::ops::ControlFlow;
 
 impl<S: Source> FileSystem<S> {
-    /// What a name in a directory leads to, `.` and `..` included.
+    /// The target of a name in a directory, including `.` and `..`.
     ///
     /// # Errors
-    /// There is no such entry, no entry can have this name, `directory` is none, or what the
-    /// entry names cannot be opened.
+    /// There is no such entry, the name is invalid, `directory` is not a directory, or the target
+    /// cannot be opened.
     pub fn lookup(&self, directory: ObjectId, name: &[u8]) -> Result<NameTarget, ZplError> {
         let found = self.source.with_file(directory, |node| {
             node.require_directory()?;
@@ -45,13 +45,13 @@ impl<S: Source> FileSystem<S> {
         Ok(found)
     }
 
-    /// Refuses names that no new entry can have.
+    /// Refuses names that are invalid for new entries.
     pub(crate) fn check_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
         let max = self.source.option(|options| options.max_name);
         self.name_rules.check(directory, name, max)
     }
 
-    /// Refuses names that no entry can have; there may be long ones from when they were allowed.
+    /// Refuses names that are invalid for all entries; existing ones may be longer than new ones.
     pub(crate) fn check_known_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
         self.name_rules.check(directory, name, MAX_LONG_NAME)
     }
@@ -79,18 +79,18 @@ impl<S: Source> FileSystem<S> {
         Ok(value.map(DirectoryEntry::decode))
     }
 
-    /// The directory above a directory; the root's is itself.
+    /// The parent of a directory; the root is its own parent.
     fn parent(&self, directory: &S::File) -> ObjectId {
         let id = directory.place().object;
         if id == self.root() { id } else { directory.znode().parent }
     }
 
-    /// Hands the entries of a directory from a position on to `visit`, until it breaks off or
-    /// there are no more. Every entry has the position after it, from which a later call goes on.
-    /// The directory does not change meanwhile: `visit` must not call back.
+    /// Passes the entries of a directory from a position on to `visit`, until it stops or there are
+    /// no more. Every entry has the position after it, at which a later call continues. The
+    /// directory is locked meanwhile: `visit` must not call back.
     ///
     /// # Errors
-    /// `directory` is none, or an entry cannot be read; those before it were visited.
+    /// `directory` is not a directory, or an entry cannot be read; those before it were visited.
     pub fn read_dir(
         &self,
         directory: ObjectId,
@@ -126,7 +126,7 @@ impl<S: Source> FileSystem<S> {
         })
     }
 
-    /// The entries that no ZAP holds.
+    /// The entries that are not in the ZAP.
     fn leading_entries(&self, node: &S::File) -> impl Iterator<Item = DirEntry<'static>> + use<S> {
         let id = node.place().object;
         let visible = self.snapshot_directory() == SnapshotDirectory::Visible;
@@ -134,20 +134,20 @@ impl<S: Source> FileSystem<S> {
         dot_entries(id, self.parent(node)).into_iter().chain(control)
     }
 
-    /// The kind of what an entry of a directory leads to.
+    /// The kind of a directory entry's target.
     fn kind_of(&self, directory: Place, object: ObjectId) -> Result<FileKind, ZplError> {
         let kind = self.source.kind(object);
         kind.map_err(|source| dangling_at(directory, object, source))
     }
 }
 
-/// What an entry of a directory says.
+/// Decodes a directory entry.
 pub(crate) fn entry_value(directory: Place, entry: &ZapEntry) -> Result<DirectoryEntry, ZplError> {
     let value = entry.value.first_u64();
     Ok(DirectoryEntry::decode(value.ok_or(ZplError::EntryValue { directory })?))
 }
 
-/// An entry that leads to nothing is damage; one whose object cannot be read stays that.
+/// A dangling entry is damage; one whose object cannot be read keeps that error.
 pub(crate) fn dangling_at(directory: Place, object: ObjectId, source: ZplError) -> ZplError {
     if source.is_missing() || matches!(source, ZplError::NotDirectory { .. }) {
         ZplError::DanglingEntry { directory, object, source: Box::new(source) }
@@ -156,7 +156,7 @@ pub(crate) fn dangling_at(directory: Place, object: ObjectId, source: ZplError) 
     }
 }
 
-/// Statically: the ZAPs that are cached are shared between threads.
+/// Compile-time check: cached ZAPs are shared between threads.
 const _: fn() = || {
     fn shared<T: Send + Sync>() {}
     shared::<rzfs_zap::Zap<Object>>();

@@ -1,4 +1,4 @@
-//! Entries of directories, as they are looked up and listed.
+//! Directory entries, as looked up and listed.
 
 use crate::control_node::ControlNode;
 use rzfs_format::ObjectId;
@@ -8,8 +8,8 @@ use rzfs_zap::Cookie;
 /// The name of the control directory in the root.
 pub const CONTROL_NAME: &[u8] = b".zfs";
 
-/// A position in a directory, for `telldir` and `seekdir`. It stays right while other entries
-/// come and go.
+/// A position in a directory, for `telldir` and `seekdir`. It stays valid while other entries are
+/// added and removed.
 ///
 /// ```text
 /// 0 before "."    1 before ".."    2 before ".zfs", where it is listed, else before the entries
@@ -22,12 +22,12 @@ pub struct DirCookie(pub u64);
 impl DirCookie {
     /// Before the first entry.
     pub const START: Self = Self(0);
-    /// The first of the positions that no directory has.
+    /// The first of the positions unused by directories.
     pub const FREE: Self = Self(4);
     const PARENT: Self = Self(1);
     const CONTROL: Self = Self(2);
     const ENTRIES: Self = Self(3);
-    /// The largest position that the offset of a directory stream can say.
+    /// The largest position that fits in the offset of a directory stream.
     const END: Self = Self(i64::MAX as u64);
 
     pub(crate) const fn zap(self) -> Cookie {
@@ -38,19 +38,19 @@ impl DirCookie {
         }
     }
 
-    /// Cookies after entries are large; the clamp holds for directories that were made to break
-    /// that, which must not be listed for ever.
+    /// Cookies after entries are large; the clamp protects from forged directories, whose listing
+    /// must end.
     pub(crate) fn after(cookie: Cookie) -> Self {
         Self(cookie.0.clamp(Self::ENTRIES.0 + 1, Self::END.0))
     }
 }
 
-/// An entry of a directory that is listed.
+/// A listed directory entry.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {
     /// The name.
     pub name: &'a [u8],
-    /// What it names. For `.zfs` the number of [`ControlNode::Root`].
+    /// Its object. For `.zfs` the number of [`ControlNode::Root`].
     pub object: ObjectId,
     /// What kind of file it is.
     pub kind: FileKind,
@@ -59,15 +59,15 @@ pub struct DirEntry<'a> {
 }
 
 impl DirEntry<'_> {
-    /// Whether it is the `.` or the `..` that every directory has. Others of these names are from
-    /// a directory that was made to lead elsewhere.
+    /// Whether it is the regular `.` or `..` of a directory. Others with these names come from
+    /// forged directories.
     #[must_use]
     pub fn is_link_to_directory(&self) -> bool {
         matches!(self.name, b"." | b"..") && self.next <= DirCookie::CONTROL
     }
 }
 
-/// What a name leads to.
+/// The target of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NameTarget {
     /// A file.
@@ -76,7 +76,7 @@ pub enum NameTarget {
     Control,
 }
 
-/// The entries `.` and `..`, which no ZAP holds.
+/// The entries `.` and `..`, which are not in the ZAP.
 pub(crate) const fn dot_entries(directory: ObjectId, parent: ObjectId) -> [DirEntry<'static>; 2] {
     let kind = FileKind::Directory;
     [

@@ -19,7 +19,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Gives an error of the object's ZAP its place.
+    /// Adds the location to an error of the object's ZAP.
     pub(crate) fn zap_failure(self, source: ZapError<DmuError>) -> ZplError {
         let Self { objset, object } = self;
         DmuError::Zap { objset, object, source: Box::new(source) }.into()
@@ -41,14 +41,14 @@ pub enum ZplError {
     /// A dataset cannot be read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// The object set does not hold what it is opened as.
+    /// The object set has the wrong type.
     #[error("objset {objset} holds {found}, not {wanted}")]
     WrongKind {
         /// The object set.
         objset: ObjsetId,
-        /// What it holds.
+        /// The type of its contents.
         found: &'static str,
-        /// What was wanted.
+        /// The expected type.
         wanted: &'static str,
     },
     /// The key of an encrypted dataset is not loaded.
@@ -57,7 +57,7 @@ pub enum ZplError {
         /// The object set.
         objset: ObjsetId,
     },
-    /// The version of the file system is newer than the pool allows or this software knows.
+    /// The version of the file system is newer than allowed by the pool, or unsupported.
     #[error("objset {objset}: file system version {version} is not supported by this pool")]
     Version {
         /// The object set.
@@ -65,7 +65,7 @@ pub enum ZplError {
         /// The version.
         version: u64,
     },
-    /// The version of the file system is older than those that can be changed.
+    /// The version of the file system is too old to be changed.
     #[error(
         "objset {objset}: file system version {version} can be read here, but not be changed: \
          it has to be mounted read-only (-o ro){}",
@@ -90,20 +90,20 @@ pub enum ZplError {
     Corrupt {
         /// The object.
         place: Place,
-        /// What is wrong with it.
+        /// The error.
         source: FormatError,
     },
-    /// A directory names an object that cannot be opened.
+    /// The target of a directory entry cannot be opened.
     #[error("{directory}: an entry leads to object {object}: {source}")]
     DanglingEntry {
         /// The directory.
         directory: Place,
-        /// The object that the entry names.
+        /// The target.
         object: ObjectId,
         /// Why it cannot be opened.
         source: Box<ZplError>,
     },
-    /// An entry's value is not the number that it has to be.
+    /// An entry's value is not a valid number.
     #[error("{directory}: the value of an entry is no number")]
     EntryValue {
         /// The directory.
@@ -115,7 +115,7 @@ pub enum ZplError {
         /// The object.
         place: Place,
     },
-    /// The directory has no such entry, or the object no link.
+    /// The directory has no such entry, or the object has no link.
     #[error("{place}: no such file")]
     NotFound {
         /// The directory, or the object without links.
@@ -139,7 +139,7 @@ pub enum ZplError {
         /// The object.
         place: Place,
     },
-    /// The name is longer than names can be.
+    /// The name is too long.
     #[error("{directory}: the name has {length} bytes")]
     NameTooLong {
         /// The directory.
@@ -147,7 +147,7 @@ pub enum ZplError {
         /// Length in bytes.
         length: usize,
     },
-    /// The intent log goes on where it cannot be read.
+    /// The intent log continues where it cannot be read.
     #[error(
         "objset {objset}: the intent log cannot be read: {end}\n\
          The last changes that were synced to disk are in it. Import the pool again when its \
@@ -159,7 +159,7 @@ pub enum ZplError {
         /// Where, and why.
         end: Box<ChainEnd>,
     },
-    /// The file system takes only names in UTF-8.
+    /// The file system only accepts UTF-8 names.
     #[error("{directory}: the name is not in UTF-8")]
     NameNotUtf8 {
         /// The directory.
@@ -183,12 +183,12 @@ pub enum ZplError {
         /// The object.
         place: Place,
     },
-    /// A seek starts behind the end, or nothing of what it looks for follows.
+    /// A seek starts beyond the end, or finds nothing.
     #[error("{place}: nothing there at or behind byte {offset}")]
     BeyondEnd {
         /// The object.
         place: Place,
-        /// Where the search began.
+        /// The start of the search.
         offset: u64,
     },
     /// No snapshot has this name or number.
@@ -205,28 +205,28 @@ pub enum ZplError {
         /// The size.
         size: u64,
     },
-    /// The pool takes no changes any more, or not until somebody has mended it.
+    /// The pool no longer accepts changes, or not until it is repaired.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// The pool is suspended: the same may be tried again when it goes on. Only where the callers
-    /// wait ([`LiveFileSystem::leave_waiting_to_callers`]).
+    /// The pool is suspended: retry when it resumes. Only where callers wait
+    /// ([`LiveFileSystem::leave_waiting_to_callers`]).
     ///
     /// [`LiveFileSystem::leave_waiting_to_callers`]: crate::live::LiveFileSystem::leave_waiting_to_callers
     #[error("pool I/O is currently suspended")]
     Suspended,
-    /// The name is there already, or the attribute.
+    /// The name or attribute already exists.
     #[error("{place}: the name is there already")]
     Exists {
         /// The directory, or the file that has the attribute.
         place: Place,
     },
-    /// A name that no entry can have: empty, `.`, `..`, or with a slash or NUL in it.
+    /// An invalid name: empty, `.`, `..`, or with a slash or NUL.
     #[error("{directory}: no entry can have this name")]
     BadName {
         /// The directory.
         directory: Place,
     },
-    /// The directory has entries.
+    /// The directory is not empty.
     #[error("{place} is not empty")]
     NotEmpty {
         /// The directory.
@@ -244,41 +244,41 @@ pub enum ZplError {
         /// The file.
         place: Place,
     },
-    /// The file may not come into a directory of this project.
+    /// The file belongs to another project than the directory.
     #[error("{place} belongs to another project")]
     OtherProject {
         /// The file.
         place: Place,
     },
-    /// The file has as many links as files can have.
+    /// The file has the maximum number of links.
     #[error("{place} has too many links")]
     TooManyLinks {
         /// The file.
         place: Place,
     },
-    /// What is asked makes no sense.
+    /// The request is invalid.
     #[error("{place}: {problem}")]
     Invalid {
         /// The file.
         place: Place,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
-    /// The file, or an attribute of it, would become longer than it can be.
+    /// The file, or one of its attributes, would become too long.
     #[error("{place} would become too big")]
     TooBig {
         /// The file.
         place: Place,
     },
-    /// The file system does not know such files or such a change.
+    /// The file system does not support such files or changes.
     #[error("{place}: {what} is not supported")]
     Unsupported {
         /// The file.
         place: Place,
-        /// What is not.
+        /// The unsupported feature.
         what: &'static str,
     },
-    /// Snapshots are not changed by changing the directory that shows them.
+    /// Snapshots cannot be changed through this directory.
     #[error("snapshots are not changed in .zfs/snapshot (zfs_admin_snapshot)")]
     SnapshotsFixed,
     /// A change of snapshots was refused.
@@ -290,7 +290,7 @@ pub enum ZplError {
         /// The object set.
         objset: ObjsetId,
     },
-    /// A quota of the dataset, or of a user, group or project, is used up.
+    /// A quota of the dataset, or of a user, group or project, is exceeded.
     #[error("objset {objset}: the quota is used up")]
     Quota {
         /// The file system.
@@ -342,15 +342,14 @@ impl From<BeginError> for ZplError {
     }
 }
 
-/// What else can be done with a file system of a version whose files can be changed once it is
-/// raised.
+/// How else to handle a file system of a version whose files can be changed after an upgrade.
 fn or_upgraded(version: u64) -> &'static str {
     if version == ZplVersion::USERSPACE.number() { ", or upgraded (zfs upgrade)" } else { "" }
 }
 
 impl ZplError {
-    /// The errno that a caller of ZFS expects; ERESTART is no answer for a user, but says that the
-    /// caller waits and tries again.
+    /// The errno that callers of ZFS expect; ERESTART is not for users, but tells the caller to
+    /// wait and retry.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -392,8 +391,8 @@ impl ZplError {
         }
     }
 
-    /// Whether devices that fail or are missing may have what cannot be read: the same may succeed
-    /// when they work.
+    /// Whether the unreadable data may be on failing or missing devices: a retry may succeed when
+    /// they work.
     #[must_use]
     pub fn may_come_back(&self) -> bool {
         match self {
@@ -403,7 +402,7 @@ impl ZplError {
         }
     }
 
-    /// Whether something is damaged for good.
+    /// Whether there is permanent damage.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Dmu(error) => error.is_damage(),
@@ -413,7 +412,7 @@ impl ZplError {
         }
     }
 
-    /// Whether it says that the object does not exist, rather than that it cannot be read.
+    /// Whether the object does not exist, as opposed to being unreadable.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(

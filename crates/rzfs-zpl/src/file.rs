@@ -9,7 +9,7 @@ use rzfs_dmu::SourceObject;
 use rzfs_format::ObjectId;
 
 impl<S: Source> FileSystem<S> {
-    /// Looks at a regular file that may be read.
+    /// Accesses a readable regular file.
     fn with_readable<R>(
         &self,
         object: ObjectId,
@@ -24,16 +24,16 @@ impl<S: Source> FileSystem<S> {
     /// Checks that a file can be opened for reading.
     ///
     /// # Errors
-    /// It is no regular file, or is quarantined.
+    /// It is not a regular file, or is quarantined.
     pub fn open_for_reading(&self, object: ObjectId) -> Result<(), ZplError> {
         self.with_readable(object, |_| Ok(()))
     }
 
-    /// Fills `buffer` with the contents from `offset` on, and says how many bytes there are: less
-    /// than the buffer has only at the end of the file.
+    /// Fills `buffer` with the contents from `offset` on, and returns the number of bytes: less
+    /// than the buffer size only at the end of the file.
     ///
     /// # Errors
-    /// It is no regular file, or a block cannot be read.
+    /// It is not a regular file, or a block cannot be read.
     pub fn read(
         &self,
         object: ObjectId,
@@ -54,7 +54,7 @@ impl<S: Source> FileSystem<S> {
     /// less at the end of the file and beyond 32 MiB.
     ///
     /// # Errors
-    /// It is no regular file, or a block cannot be read.
+    /// It is not a regular file, or a block cannot be read.
     pub fn read_segments(
         &self,
         object: ObjectId,
@@ -69,8 +69,8 @@ impl<S: Source> FileSystem<S> {
         })
     }
 
-    /// The first byte at or after `offset` that is not in a hole. What was written and is not on
-    /// disk counts as data, even zeros.
+    /// The first byte at or after `offset` that is not in a hole. Data not on disk yet counts as
+    /// data, even zeros.
     ///
     /// # Errors
     /// ENXIO when the file ends before, or has nothing but holes from there on.

@@ -15,8 +15,8 @@ use rzfs_format::ObjectId;
 use rzfs_format::acl::Ace;
 use rzfs_format::sa::Schema;
 
-/// A file system, for reading: one that is [only read](Fixed), or what one that
-/// [changes](crate::live::LiveFileSystem) is at this moment.
+/// A file system, for reading: a [read-only](Fixed) one, or the current state of a
+/// [live](crate::live::LiveFileSystem) one.
 ///
 /// Files are addressed by object number, which is the inode number. All methods take `&self` and
 /// may be called from any number of threads.
@@ -33,8 +33,8 @@ impl FileSystem {
     /// Opens the file system on an object set.
     ///
     /// # Errors
-    /// The set holds no file system, its key is not loaded, its version is not supported, or its
-    /// master node, the schema of its attributes or its root directory is damaged.
+    /// The set is not a file system, its key is not loaded, its version is not supported, or its
+    /// master node, attribute schema or root directory is damaged.
     pub fn open(objset: Objset, options: FileSystemOptions) -> Result<Self, ZplError> {
         let master = MasterNode::read(&objset, options.pool_version)?;
         let this = Self::new(Fixed::open(objset, options, &master)?, master);
@@ -42,8 +42,8 @@ impl FileSystem {
         Ok(this)
     }
 
-    /// Opens the file system of a dataset in a pool of version `pool_version`, with the options
-    /// that its properties ask for.
+    /// Opens the file system of a dataset in a pool of version `pool_version`, with options from
+    /// its properties.
     ///
     /// # Errors
     /// As [`FileSystem::open`], or the dataset cannot be read.
@@ -53,7 +53,7 @@ impl FileSystem {
         Self::open(dataset.open_objset()?, options)
     }
 
-    /// What it was opened with.
+    /// The options it was opened with.
     #[must_use]
     pub const fn options(&self) -> &FileSystemOptions {
         &self.source.options
@@ -65,13 +65,13 @@ impl FileSystem {
         &self.source.schema
     }
 
-    /// Forgets what is cached about a file: it has changed.
+    /// Drops a changed file from the caches.
     pub fn forget(&self, object: ObjectId) {
         self.source.forget(object);
         self.streams.forget(object);
     }
 
-    /// Forgets everything that is cached.
+    /// Clears the caches.
     pub fn forget_all(&self) {
         self.source.forget_all();
         self.streams.forget_all();
@@ -93,13 +93,13 @@ impl<S: Source> FileSystem<S> {
         self.source.objset()
     }
 
-    /// What was counted about it.
+    /// Its counters.
     #[must_use]
     pub fn stats(&self) -> ObjsetStats {
         self.counters.read()
     }
 
-    /// Which access control lists users see.
+    /// The access control lists visible to users.
     #[must_use]
     pub fn acl_type(&self) -> AclType {
         self.source.option(|options| options.acl_type)
@@ -134,7 +134,7 @@ impl<S: Source> FileSystem<S> {
     /// The attributes of a file.
     ///
     /// # Errors
-    /// No file has this number, or its attributes are damaged.
+    /// The number is not that of a file, or its attributes are damaged.
     pub fn attributes(&self, object: ObjectId) -> Result<Attributes, ZplError> {
         let attributes = self.source.with_file(object, |file| self.source.attributes(file));
         let mut attributes = attributes?;
@@ -145,8 +145,8 @@ impl<S: Source> FileSystem<S> {
         Ok(attributes)
     }
 
-    /// Reads what [`FileSystem::attributes`] of these files will need, all at once. Files that
-    /// cannot be read are left to the call that asks for them.
+    /// Reads what [`FileSystem::attributes`] of these files needs, all at once. Errors are left to
+    /// later calls.
     pub fn prefetch_attributes(&self, objects: &[ObjectId]) {
         self.source.prefetch(objects);
     }
@@ -154,7 +154,7 @@ impl<S: Source> FileSystem<S> {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// The file is no symbolic link, or is damaged.
+    /// The file is not a symbolic link, or is damaged.
     pub fn read_link(&self, object: ObjectId) -> Result<Vec<u8>, ZplError> {
         self.source.with_file(object, |file| file.link_target(&self.source.schema()))
     }
@@ -162,7 +162,7 @@ impl<S: Source> FileSystem<S> {
     /// The NFSv4 access control list of a file.
     ///
     /// # Errors
-    /// The list is damaged; the file's mode can be used still.
+    /// The list is damaged; the file's mode remains usable.
     pub fn acl(&self, object: ObjectId) -> Result<Vec<Ace>, ZplError> {
         self.source.with_file(object, |file| file.acl(&self.source.schema()))
     }

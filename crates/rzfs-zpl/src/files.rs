@@ -1,4 +1,4 @@
-//! A file system as a mount shows it: one that is only read, or one that changes.
+//! A file system as seen by a mount: read-only or live.
 
 use crate::entry::{DirCookie, DirEntry, NameTarget};
 use crate::error::{Place, ZplError};
@@ -14,13 +14,13 @@ use rzfs_format::znode::FileFlags;
 use rzfs_format::{ObjectId, ObjsetId};
 use std::ops::ControlFlow;
 
-/// A file system of either kind, for whoever reads it. What it answers, and when it fails, is
-/// said by the methods of the same names of [`FileSystem`] and [`LiveFileSystem`].
+/// A file system of either kind, for readers. Results and errors are documented at the methods of
+/// the same names of [`FileSystem`] and [`LiveFileSystem`].
 #[derive(Clone, Debug)]
 pub enum Files {
-    /// It is only read: a snapshot, or a pool that is not imported for writing.
+    /// Read-only: a snapshot, or a pool not imported for writing.
     Fixed(Arc<FileSystem>),
-    /// It changes.
+    /// Live.
     Live(Arc<LiveFileSystem>),
 }
 
@@ -51,7 +51,7 @@ macro_rules! delegate {
 }
 
 delegate! {
-    /// Which access control lists users see.
+    /// The access control lists visible to users.
     #[must_use]
     fn acl_type() -> AclType;
     /// The master node.
@@ -66,31 +66,31 @@ delegate! {
     /// The attributes of a file.
     ///
     /// # Errors
-    /// No file has this number, or its attributes are damaged.
+    /// The number is not that of a file, or its attributes are damaged.
     fn attributes(object: ObjectId) -> Result<Attributes, ZplError>;
-    /// Reads what [`Files::attributes`] of these files will need, all at once.
+    /// Reads what [`Files::attributes`] of these files needs, all at once.
     fn prefetch_attributes(objects: &[ObjectId]) -> ();
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// The file is no symbolic link, or is damaged.
+    /// The file is not a symbolic link, or is damaged.
     fn read_link(object: ObjectId) -> Result<Vec<u8>, ZplError>;
-    /// What a name in a directory leads to, `.` and `..` included.
+    /// The target of a name in a directory, including `.` and `..`.
     ///
     /// # Errors
-    /// There is no such entry, no entry can have this name, `directory` is none, or what the
-    /// entry names cannot be opened.
+    /// There is no such entry, the name is invalid, `directory` is not a directory, or the target
+    /// cannot be opened.
     fn lookup(directory: ObjectId, name: &[u8]) -> Result<NameTarget, ZplError>;
     /// Checks that a file can be opened for reading.
     ///
     /// # Errors
-    /// It is no regular file, or is quarantined.
+    /// It is not a regular file, or is quarantined.
     fn open_for_reading(object: ObjectId) -> Result<(), ZplError>;
     /// The contents from `offset` on as parts of blocks, without a copy: `len` bytes, less at the
     /// end of the file and beyond 32 MiB.
     ///
     /// # Errors
-    /// It is no regular file, or a block cannot be read.
+    /// It is not a regular file, or a block cannot be read.
     fn read_segments(object: ObjectId, offset: u64, len: u64) -> Result<Vec<Bytes>, ZplError>;
     /// The first byte at or after `offset` that is not in a hole.
     ///
@@ -121,11 +121,11 @@ delegate! {
 }
 
 impl Files {
-    /// Hands the entries of a directory from a position on to `visit`, until it breaks off or
-    /// there are no more. `visit` must not call back.
+    /// Passes the entries of a directory from a position on to `visit`, until it stops or there are
+    /// no more. `visit` must not call back.
     ///
     /// # Errors
-    /// `directory` is none, or an entry cannot be read; those before it were visited.
+    /// `directory` is not a directory, or an entry cannot be read; those before it were visited.
     pub fn read_dir(
         &self,
         directory: ObjectId,
@@ -138,8 +138,8 @@ impl Files {
         }
     }
 
-    /// Checks that a number is still that of a file with a name: for handles, which outlive
-    /// everything that is known of a file.
+    /// Checks that a number is still that of a linked file: for file handles, which outlive all
+    /// other state.
     ///
     /// # Errors
     /// It is not, or the file is damaged.
@@ -157,7 +157,7 @@ impl Files {
         self.place(self.root()).objset
     }
 
-    /// The file system, if it changes.
+    /// The file system, if it is live.
     #[must_use]
     pub const fn live(&self) -> Option<&Arc<LiveFileSystem>> {
         match self {

@@ -1,4 +1,4 @@
-//! Files of a set that is only read. What was used lately is cached.
+//! Files of a read-only set, with caches.
 
 use crate::cache::ObjectCache;
 use crate::error::ZplError;
@@ -17,7 +17,7 @@ use rzfs_format::dirent::FileKind;
 use rzfs_format::sa::Schema;
 use rzfs_zap::Zap;
 
-/// A set of objects that is only read: a snapshot, or a pool that is not imported for writing.
+/// A read-only set of objects: a snapshot, or a pool not imported for writing.
 #[derive(Debug)]
 pub struct Fixed {
     pub(crate) objset: Objset,
@@ -42,7 +42,7 @@ impl Fixed {
         })
     }
 
-    /// The file with this number, which has to have a name.
+    /// The file with this number, which must be linked.
     fn node(&self, id: ObjectId) -> Result<Arc<Node>, ZplError> {
         match self.nodes.get(id) {
             Some(node) => Ok(node),
@@ -123,7 +123,7 @@ impl Source for Fixed {
         let is_missing = |id: &ObjectId| self.nodes.get(*id).is_none();
         let missing: Vec<ObjectId> = ids.iter().copied().filter(is_missing).collect();
         for object in self.objset.objects_of(&missing) {
-            // Whoever asks for a damaged file gets the error then.
+            // Errors are reported when the file is accessed.
             let _ = self.open_node(object);
         }
     }

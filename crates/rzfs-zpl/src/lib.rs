@@ -13,9 +13,9 @@
 //!
 //! A [`FileSystem`] is opened on an [`Objset`](rzfs_dmu::Objset) and addressed by object numbers,
 //! which are the inode numbers. Every method takes `&self`; handles are shared between threads.
-//! What was looked up lately (attributes, open directories) stays in bounded caches, from which
-//! [`FileSystem::forget`] takes an object that has changed. A [`live::LiveFileSystem`] is read in
-//! the same way.
+//! Recently used data (attributes, open directories) stays in bounded caches, from which
+//! [`FileSystem::forget`] removes a changed object. A [`live::LiveFileSystem`] is read in the same
+//! way.
 #![forbid(unsafe_code)]
 
 mod accounts;

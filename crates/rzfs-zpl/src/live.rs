@@ -1,4 +1,4 @@
-//! A file system that changes (spec 05).
+//! A live file system, which can be changed (spec 05).
 //!
 //! ```text
 //! LiveFileSystem ── FileSystem<Live>: files in use, a lock each, and reading them
@@ -6,10 +6,9 @@
 //!     ▼
 //! LiveObjset ── objects in memory, written when their transaction group is synced
 //! ```
-//! What OpenZFS would make of the same operations is made here: the same objects, attributes in
-//! the same order, the same sizes of blocks, so that either can go on where the other stopped.
-//! An operation is in one transaction group as a whole, but for long writes, which go piece by
-//! piece from the front.
+//! Operations produce the same result as OpenZFS: the same objects, attributes in the same order,
+//! the same block sizes, so that either can continue where the other stopped. An operation is
+//! entirely in one transaction group, except for long writes, which are split from the front.
 
 mod access_list;
 mod access_time;

@@ -1,4 +1,4 @@
-//! The master node: where everything of a file system begins (spec 05, sections 1.2 and 1.3).
+//! The master node: the entry point of a file system (spec 05, sections 1.2 and 1.3).
 
 use crate::error::{Place, ZplError};
 use crate::object::{FileObject, typed_object};
@@ -26,7 +26,7 @@ pub enum CaseSensitivity {
     Sensitive,
     /// They are not.
     Insensitive,
-    /// They are, unless the caller asks otherwise; nobody asks on Linux.
+    /// They are, unless the caller asks otherwise, which does not happen on Linux.
     Mixed,
 }
 
@@ -40,7 +40,7 @@ impl CaseSensitivity {
         }
     }
 
-    /// How directories normalise names in a file system that normalises them in this way.
+    /// The normalisation of directories in a file system with this normalisation.
     pub(crate) const fn normalization(self, normalization: Normalization) -> Normalization {
         let fold_case = !matches!(self, Self::Sensitive);
         Normalization { fold_case, ..normalization }
@@ -54,13 +54,13 @@ pub struct MasterNode {
     pub version: ZplVersion,
     /// The root directory.
     pub root: ObjectId,
-    /// Files that are unlinked but were open.
+    /// Unlinked files that were open.
     pub delete_queue: ObjectId,
     /// The master node of system attributes; in version 5.
     pub sa_master: Option<ObjectId>,
     /// Whether names that differ in case are different.
     pub case: CaseSensitivity,
-    /// How names are normalised, case apart.
+    /// Normalisation of names, apart from case.
     pub normalization: Normalization,
     /// Whether names must be in UTF-8.
     pub utf8_only: bool,
@@ -71,14 +71,13 @@ pub struct MasterNode {
 }
 
 impl MasterNode {
-    /// Whether a file is found by the bytes of its name alone, not by others that are the same in
-    /// another case or form.
+    /// Whether files are only found by the exact bytes of their names, not by other forms.
     #[must_use]
     pub fn has_exact_names(&self) -> bool {
         self.case == CaseSensitivity::Sensitive && self.normalization == Normalization::default()
     }
 
-    /// What of names is compared: those are the same that have the same normalised form.
+    /// The normalisation for comparing names.
     #[must_use]
     pub fn compared_names(&self) -> Normalization {
         let fold_case = self.case == CaseSensitivity::Insensitive;
@@ -88,7 +87,7 @@ impl MasterNode {
     /// Reads the master node of an object set in a pool of version `pool_version`.
     ///
     /// # Errors
-    /// The set holds no file system, its key is not loaded, its version is too new, or the master
+    /// The set is not a file system, its key is not loaded, its version is too new, or the master
     /// node is damaged.
     pub fn read<S: ObjectSource>(source: &S, pool_version: u64) -> Result<Self, ZplError> {
         let objset = source.on_disk();

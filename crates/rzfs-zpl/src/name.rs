@@ -1,11 +1,11 @@
-//! Which names a file system takes, and when one matches an entry (spec 05, sections 3.2 and 3.3).
+//! Valid names in a file system, and matching them with entries (spec 05, sections 3.2 and 3.3).
 
 use crate::error::{Place, ZplError};
 use crate::master::{CaseSensitivity, MasterNode};
 use rzfs_dmu::DmuError;
 use rzfs_zap::{Matching, Zap, ZapBlocks, ZapError};
 
-/// The rules of one file system for names.
+/// The name rules of one file system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameRules {
     matching: Matching,
@@ -22,13 +22,13 @@ impl NameRules {
         Self { matching, utf8_only: master.utf8_only }
     }
 
-    /// When names match in a directory: one without rules of its own compares bytes, whatever the
-    /// file system says.
+    /// How names match in a directory: one without its own rules compares bytes, whatever the file
+    /// system's rules.
     pub(crate) fn matching_in<B: ZapBlocks<Error = DmuError>>(&self, zap: &Zap<B>) -> Matching {
         if zap.normalization().is_none() { Matching::Exact } else { self.matching }
     }
 
-    /// Refuses names that no entry can have, and those of more than `max` bytes.
+    /// Refuses invalid names, and those of more than `max` bytes.
     pub(crate) fn check(&self, directory: Place, name: &[u8], max: usize) -> Result<(), ZplError> {
         if name.len() > max {
             return Err(ZplError::NameTooLong { directory, length: name.len() });

@@ -16,12 +16,12 @@ use rzfs_format::{FormatError, ObjectId};
 /// Unit of `st_blocks`, in bytes.
 const STAT_BLOCK: u64 = 512;
 
-/// The attributes of a file as `stat` shows them.
+/// The attributes of a file shown by `stat`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attributes {
     /// The object: the inode number.
     pub object: ObjectId,
-    /// Generation: tells apart files that have had the same object number.
+    /// Generation: distinguishes files that had the same object number.
     pub generation: u64,
     /// What kind of file it is.
     pub kind: FileKind,
@@ -33,13 +33,13 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device number; zero for what is no device.
+    /// Device number; zero for other files.
     pub device: DeviceNumber,
-    /// Length in bytes; entries + 2 of a directory.
+    /// Length in bytes; the number of entries + 2 for a directory.
     pub size: u64,
-    /// Space that it takes, in 512-byte units: its blocks and its dnode.
+    /// Space used in 512-byte units: its blocks and its dnode.
     pub blocks: u64,
-    /// The best size of a request, in bytes: that of its blocks.
+    /// The preferred request size in bytes: that of its blocks.
     pub block_size: u32,
     /// Last access.
     pub atime: Timestamp,
@@ -62,8 +62,8 @@ pub struct Node<O = Object> {
     znode: Znode,
 }
 
-/// The attributes of a file as its object has them, with the checks that make it one (spec 05,
-/// section 3); a link count of zero is not checked.
+/// Decodes and validates the attributes of a file (spec 05, section 3); a link count of zero is not
+/// checked.
 pub(crate) fn decode_znode<O: FileObject>(object: &O, schema: &Schema) -> Result<Znode, ZplError> {
     let place = object.place();
     let corrupt = |source| ZplError::Corrupt { place, source };
@@ -103,7 +103,7 @@ fn from_sa<O: FileObject>(object: &O, bonus: &[u8], schema: &Schema) -> Result<Z
 }
 
 impl Node<Object> {
-    /// About how many bytes of memory it takes.
+    /// Approximate memory use in bytes.
     pub(crate) fn weight(&self) -> usize {
         let dnode = self.object.dnode();
         size_of::<Self>() + size_of_val(dnode) + dnode.bonus.len() + size_of_val(&*dnode.pointers)
@@ -111,7 +111,7 @@ impl Node<Object> {
 }
 
 impl<O: FileObject> Node<O> {
-    /// A file whose attributes were decoded before.
+    /// A file with already decoded attributes.
     pub(crate) fn new(object: O, znode: Znode) -> Self {
         Self { object, znode }
     }
@@ -160,7 +160,7 @@ impl<O: FileObject> Node<O> {
         Ok(())
     }
 
-    /// What `stat` shows.
+    /// The attributes shown by `stat`.
     pub(crate) fn attributes(&self) -> Result<Attributes, ZplError> {
         let znode = &self.znode;
         let used = self.object.used().saturating_add(STAT_BLOCK / 2) / STAT_BLOCK;
@@ -232,7 +232,7 @@ impl<O: FileObject> Node<O> {
         }
     }
 
-    /// The extended attributes that are stored as a system attribute.
+    /// The extended attributes in the system attribute.
     pub(crate) fn xattr_list(&self, schema: &Schema) -> Result<XattrList, ZplError> {
         match self.sa_value(schema, Attribute::Dxattr)? {
             None => Ok(XattrList::default()),
@@ -271,7 +271,7 @@ impl<O: FileObject> Node<O> {
                     let problem = FormatError::field("znode", "ACL object", kind.number());
                     return Err(corrupt(problem));
                 }
-                // The list is one block, or few; its size was bounded when it was decoded.
+                // The list has one block, or few; its size was bounded on decoding.
                 let (_, order) = object.read_block(rzfs_format::BlockId(0))?;
                 let bytes = object.bytes_at(0, legacy.acl.size as usize)?;
                 legacy.acl.entries(&bytes, order).map_err(corrupt)

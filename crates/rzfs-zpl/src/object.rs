@@ -1,4 +1,4 @@
-//! What a file is made from: an object of a set that is read, or of one that changes.
+//! Objects that hold files: of a read-only set, or of a live one.
 
 use crate::error::{Place, ZplError};
 use rzfs_dmu::{DmuError, ObjectSource, SourceObject};
@@ -13,13 +13,13 @@ pub trait FileObject: SourceObject {
         Place { objset: self.objset_id(), object: self.id() }
     }
 
-    /// The ZAP that it holds.
+    /// The ZAP in it.
     fn open_zap(self) -> Result<Zap<Self>, ZplError> {
         let place = self.place();
         Zap::open(self).map_err(|source| place.zap_failure(source))
     }
 
-    /// Gives an error of the object's ZAP its place.
+    /// Adds the location to an error of the object's ZAP.
     fn zap_failure(&self, source: ZapError<DmuError>) -> ZplError {
         self.place().zap_failure(source)
     }
@@ -27,7 +27,7 @@ pub trait FileObject: SourceObject {
 
 impl<O: SourceObject> FileObject for O {}
 
-/// The object with this number, which has to be of this type.
+/// The object with this number, which must have this type.
 pub(crate) fn typed_object<S: ObjectSource>(
     source: &S,
     id: ObjectId,

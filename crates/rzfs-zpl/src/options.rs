@@ -1,5 +1,4 @@
-//! What a file system is opened with: the properties of its dataset that its behaviour depends
-//! on, and budgets.
+//! The options of a file system: properties of its dataset that affect it, and budgets.
 
 use crate::ZplError;
 use crate::cache::SharedCache;
@@ -15,14 +14,14 @@ use rzfs_dsl::live::SpaceUse;
 use rzfs_format::ObjsetId;
 use rzfs_zap::Zap;
 
-/// Longest name in bytes.
+/// Maximum length of a name in bytes.
 pub(crate) const MAX_NAME: usize = 255;
-/// Longest name in bytes with the property `longname`.
+/// Maximum length of a name in bytes with the property `longname`.
 pub(crate) const MAX_LONG_NAME: usize = 1023;
 /// Default of the property `recordsize`.
 const DEFAULT_RECORD_SIZE: u32 = 128 << 10;
 
-/// Whether `.zfs` is in the root directory (property `snapdir`).
+/// The visibility of `.zfs` in the root directory (property `snapdir`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SnapshotDirectory {
     /// It can be looked up but is not listed.
@@ -30,11 +29,11 @@ pub enum SnapshotDirectory {
     Hidden,
     /// It is listed.
     Visible,
-    /// It is not there; so it is in snapshots.
+    /// It does not exist, in snapshots either.
     Absent,
 }
 
-/// Which access control lists the users see (property `acltype`).
+/// The access control lists visible to users (property `acltype`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AclType {
     /// None: mode bits only.
@@ -42,7 +41,7 @@ pub enum AclType {
     Off,
     /// POSIX lists, as extended attributes.
     Posix,
-    /// NFSv4 lists; on Linux as if off.
+    /// NFSv4 lists; on Linux the same as off.
     Nfsv4,
 }
 
@@ -56,16 +55,16 @@ pub enum XattrUse {
     Off,
 }
 
-/// Memory that caches may take, in bytes.
+/// Memory limits of caches in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheBudget {
     /// Attributes of files.
     pub nodes: usize,
     /// Open directories: indexes of microzaps, headers of fat ZAPs.
     pub directories: usize,
-    /// Those of file systems that change.
+    /// Those of live file systems.
     pub live_directories: usize,
-    /// Places in files where readers are expected next.
+    /// Read streams of files, for prefetching.
     pub streams: usize,
 }
 
@@ -80,8 +79,8 @@ impl Default for CacheBudget {
     }
 }
 
-/// What is known of files that were used lately, within one budget for any number of file
-/// systems; clones are the same caches.
+/// Cached state of recently used files, with one budget for any number of file systems; clones
+/// share the caches.
 #[derive(Clone, Debug)]
 pub struct FileCaches {
     pub(crate) nodes: Arc<SharedCache<Arc<Node>>>,
@@ -109,7 +108,7 @@ impl Default for FileCaches {
     }
 }
 
-/// What a file system is opened with.
+/// The options of a file system.
 #[derive(Clone, Debug)]
 pub struct FileSystemOptions {
     /// The pool's version, which bounds that of the file system.
@@ -122,17 +121,17 @@ pub struct FileSystemOptions {
     pub acl_type: AclType,
     /// Property `xattr`.
     pub xattrs: XattrUse,
-    /// Longest name in bytes: 255, or 1023 with `longname`.
+    /// Maximum length of a name in bytes: 255, or 1023 with `longname`.
     pub max_name: usize,
     /// Space.
     pub space: SpaceUse,
-    /// What is counted about the dataset.
+    /// The counters of the dataset.
     pub counters: Arc<ObjsetCounters>,
-    /// Caches, which all file systems of a pool should share.
+    /// Caches, which should be shared by all file systems of a pool.
     pub caches: FileCaches,
-    /// Who reads ahead; `None` = nobody.
+    /// The prefetcher; `None` = no prefetching.
     pub read_ahead: Option<Arc<ReadAhead>>,
-    /// The head that it is a snapshot of; `None` = it is none.
+    /// The head of a snapshot; `None` for other datasets.
     pub snapshot_of: Option<ObjsetId>,
 }
 
@@ -155,12 +154,12 @@ impl Default for FileSystemOptions {
 }
 
 impl FileSystemOptions {
-    /// The options that a dataset's properties ask for, in a pool of this version.
+    /// The options given by a dataset's properties, in a pool of this version.
     ///
     /// # Errors
     /// A property cannot be read.
     pub fn of_dataset(dataset: &Dataset, pool_version: u64) -> Result<Self, ZplError> {
-        // A snapshot has the properties of its head where it has none of its own.
+        // A snapshot inherits the properties of its head.
         let head = dataset.head()?;
         let defaults = Self::default();
         let record_size = u32::try_from(head.number(DatasetProperty::RecordSize)?).unwrap_or(0);

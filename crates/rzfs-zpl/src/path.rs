@@ -1,4 +1,4 @@
-//! Paths of files that are known by their numbers.
+//! Paths of files given by number.
 
 use crate::entry::{DirCookie, NameTarget};
 use crate::error::ZplError;
@@ -9,17 +9,17 @@ use rzfs_format::dirent::FileKind;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-/// The longest path, in bytes: many times what the system takes at once.
+/// Maximum path length in bytes: many times what the system accepts.
 const MAX_PATH: usize = 1 << 16;
-/// Most directories above each other that a path of this length has room for.
+/// Maximum number of nested directories in such a path.
 const MAX_DEPTH: usize = MAX_PATH / 2;
 
-/// The path of a file from the root on, which is `/`.
+/// The path of a file from the root, which is `/`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilePath {
-    /// It is this one.
+    /// This path.
     At(Vec<u8>),
-    /// It is in no directory, as extended attributes and removed files are.
+    /// It is in no directory, like extended attributes and removed files.
     Nowhere,
     /// It is longer than 64 KiB.
     TooLong,
@@ -28,18 +28,18 @@ pub enum FilePath {
 /// The directory of a file, and its name there.
 type Entry = (ObjectId, Vec<u8>);
 
-/// Where files are found: the paths of many, for which each directory is searched once.
+/// The locations of files: the paths of many, searching each directory once.
 #[derive(Default)]
 pub(crate) struct Paths {
     root: ObjectId,
     names: HashMap<ObjectId, Entry>,
-    /// Directories whose names were not looked for, as what is in them is too deep.
+    /// Directories whose names were not searched, as their contents are too deep.
     beyond: BTreeSet<ObjectId>,
 }
 
 impl Paths {
-    /// Looks for files, and for the directories above them. Of a file that has several names it is the
-    /// one that it had `before`, if it still has that.
+    /// Finds files and their ancestor directories. For a file with several names, the one it had
+    /// `before` is preferred if it still exists.
     ///
     /// # Errors
     /// There is no such file, or a directory cannot be read.
@@ -84,7 +84,7 @@ impl Paths {
         Ok(paths)
     }
 
-    /// Looks for the names of files in a directory; false if there is none.
+    /// Searches the names of files in a directory; false if there is none.
     fn search<S: Source>(
         &mut self,
         files: &FileSystem<S>,
@@ -106,7 +106,7 @@ impl Paths {
         Ok(is_found)
     }
 
-    /// Where a file is.
+    /// The path of a file.
     pub(crate) fn path(&self, file: ObjectId) -> FilePath {
         let mut parts: Vec<&[u8]> = Vec::new();
         let (mut at, mut len) = (file, 0);
@@ -131,7 +131,7 @@ impl Paths {
     }
 }
 
-/// Whether there is a directory with this number: that of a removed file may be gone, too.
+/// Whether a directory with this number exists: that of a removed file may be gone, too.
 fn is_directory<S: Source>(files: &FileSystem<S>, directory: ObjectId) -> Result<bool, ZplError> {
     match files.source.kind(directory) {
         Ok(kind) => Ok(kind == FileKind::Directory),
@@ -157,8 +157,7 @@ fn is_there<S: Source>(
 }
 
 impl<S: Source> FileSystem<S> {
-    /// The path of a file. Of a file with several names it is one of them. Its directories are
-    /// searched.
+    /// The path of a file, one of them if it has several names. Its directories are searched.
     ///
     /// # Errors
     /// There is no such file, or a directory cannot be read.

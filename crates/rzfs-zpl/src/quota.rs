@@ -1,4 +1,4 @@
-//! Whose space is counted and bounded, and what is on disk about it (spec 05, section 6.3).
+//! Space usage and quotas by owner, and their form on disk (spec 05, section 6.3).
 
 use crate::error::ZplError;
 use crate::master::MASTER_NODE;
@@ -6,7 +6,7 @@ use rzfs_dmu::{DmuError, Objset};
 use rzfs_format::ObjectId;
 use rzfs_format::fuid::Fuid;
 
-/// Whose quota.
+/// The owner of a quota.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QuotaOwner {
     /// A user's.
@@ -17,7 +17,7 @@ pub enum QuotaOwner {
     Project,
 }
 
-/// Of what.
+/// The unit of a quota.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QuotaUnit {
     /// Of space, in bytes.
@@ -27,7 +27,7 @@ pub enum QuotaUnit {
 }
 
 impl QuotaOwner {
-    /// The object with what is used.
+    /// The object with the usage.
     pub(crate) const fn used(self) -> ObjectId {
         match self {
             Self::User => ObjectId::USER_USED,
@@ -37,7 +37,7 @@ impl QuotaOwner {
     }
 }
 
-/// The entry of the master node that names the table of these quotas.
+/// The entry of the master node for the table of these quotas.
 pub(crate) const fn entry_name(owner: QuotaOwner, unit: QuotaUnit) -> &'static str {
     match (owner, unit) {
         (QuotaOwner::User, QuotaUnit::Bytes) => "userquota@",
@@ -49,10 +49,10 @@ pub(crate) const fn entry_name(owner: QuotaOwner, unit: QuotaUnit) -> &'static s
     }
 }
 
-/// What the key of a number of objects begins with, before that of the number of bytes.
+/// The prefix of keys for object counts, before that of the number of bytes.
 pub(crate) const OBJECTS_PREFIX: &str = "obj-";
 
-/// The key of what somebody uses.
+/// The key of an owner's usage.
 pub(crate) fn usage_key(unit: QuotaUnit, id: u64) -> String {
     let key = Fuid(id).accounting_key();
     if unit == QuotaUnit::Objects { format!("{OBJECTS_PREFIX}{key}") } else { key }
@@ -75,7 +75,7 @@ pub fn stored_quota(
     }
 }
 
-/// What a user, group or project uses on an object set of files.
+/// The usage of a user, group or project on an object set of files.
 ///
 /// # Errors
 /// It cannot be read.

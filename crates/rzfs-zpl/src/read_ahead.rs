@@ -1,9 +1,9 @@
-//! Reading ahead of those who read files in order.
+//! Prefetching for sequential readers of files.
 //!
-//! [`PrefetchStreams`] say which blocks a file's readers will want next, data and indirect ones.
-//! Threads of a [`ReadAhead`], which any number of file systems share, read them; they end up in
-//! the cache of blocks, where readers find them or wait for their arrival. A full queue drops
-//! requests: they are advice.
+//! [`PrefetchStreams`] predict the blocks that a file's readers will need next, data and indirect
+//! ones. Threads of a [`ReadAhead`], shared by any number of file systems, read them into the block
+//! cache, where readers find them or wait for their arrival. A full queue drops requests: they are
+//! only hints.
 
 use crate::cache::ObjectCache;
 use crate::error::ZplError;
@@ -18,14 +18,14 @@ use std::fmt;
 use std::ops::Range;
 use std::thread::JoinHandle;
 
-/// Bytes that one thread reads at once.
+/// Bytes read by one thread at once.
 const JOB_BYTES: u64 = 1 << 20;
-/// Requests that may wait.
+/// Maximum number of queued requests.
 const MAX_QUEUE: usize = 256;
-/// What the streams of one file take.
+/// Memory of one file's streams.
 const STREAMS_WEIGHT: usize = 1 << 10;
 
-/// Threads that read blocks before they are asked for. Dropping it stops them.
+/// Threads that prefetch blocks. Dropping it stops them.
 pub struct ReadAhead {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -47,7 +47,7 @@ struct Job {
     object: Object,
     level: u8,
     blocks: Range<u64>,
-    /// Counts it as being prefetched until it is done or dropped.
+    /// Counts it as an active prefetch until it is done or dropped.
     _active: ActivePrefetch,
 }
 
@@ -87,7 +87,7 @@ impl ReadAhead {
     fn request(&self, object: &Object, prefetch: Prefetch) {
         let Prefetch { data, indirect } = prefetch;
         let sizes = [object.block_size(), object.dnode().indirect_size()].map(u64::from);
-        // Pointers that are needed soon come before data that is needed later.
+        // Pointers needed soon come before data needed later.
         for (level, blocks, size) in [(1, indirect, sizes[1]), (0, data, sizes[0])] {
             self.enqueue(object, level, blocks, size);
         }
@@ -140,7 +140,7 @@ impl Drop for ReadAhead {
         }
         self.shared.ready.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so itself.
+            // A thread that panicked has reported it itself.
             let _ = thread.join();
         }
     }
@@ -161,8 +161,7 @@ impl Streams {
         Self { reader, files }
     }
 
-    /// Notes that blocks of a file are being read, and how they were found, and has read what
-    /// will follow.
+    /// Records reads of a file's blocks, and how they were found, and prefetches what will follow.
     pub(crate) fn note_read<O: FileObject>(
         &self,
         object: &O,
@@ -170,7 +169,7 @@ impl Streams {
         outcome: AccessOutcome,
     ) {
         let Some(reader) = &self.reader else { return };
-        // What is not on disk cannot be read ahead.
+        // Data not on disk cannot be prefetched.
         let Some(object) = object.on_disk() else { return };
         let shape = object.shape();
         if shape.blocks < 2 {

@@ -9,8 +9,8 @@ use rzfs_format::sa::{Layouts, MAX_ATTRIBUTES, MAX_LAYOUTS, Registry, Schema};
 use rzfs_format::{FormatError, ObjectId};
 use rzfs_zap::{ZapEntry, ZapValue};
 
-/// Reads the schema that the master node names; file systems before version 5 have none, and one
-/// in which nothing was ever written has an empty one.
+/// Reads the schema referred to by the master node; file systems before version 5 have none, and
+/// one that was never written has an empty one.
 pub(crate) fn read<S: ObjectSource>(source: &S, master: &MasterNode) -> Result<Schema, ZplError> {
     let objset = source.on_disk().id();
     let corrupt = |object, source| ZplError::Corrupt { place: Place { objset, object }, source };
@@ -43,7 +43,7 @@ pub(crate) fn read<S: ObjectSource>(source: &S, master: &MasterNode) -> Result<S
     Ok(Schema { registry, layouts })
 }
 
-/// All entries of a ZAP that may have at most `limit`.
+/// All entries of a ZAP with at most `limit` entries.
 fn entries<O: FileObject>(object: O, limit: u16) -> Result<Vec<ZapEntry>, ZplError> {
     let place = object.place();
     let zap = object.open_zap()?;
@@ -58,7 +58,7 @@ fn entries<O: FileObject>(object: O, limit: u16) -> Result<Vec<ZapEntry>, ZplErr
     Ok(found)
 }
 
-/// The number in a registry entry; one that is no number is no valid entry either.
+/// The number in a registry entry; other values are invalid.
 fn word(value: &ZapValue) -> u64 {
     value.first_u64().unwrap_or(u64::MAX)
 }

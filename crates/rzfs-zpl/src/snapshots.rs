@@ -21,8 +21,8 @@ pub struct DatasetSnapshots {
 }
 
 impl DatasetSnapshots {
-    /// The snapshots of the head dataset `head`, in a pool of version `pool_version`; their file
-    /// systems read ahead with `read_ahead` and share `caches`.
+    /// The snapshots of head dataset `head`, in a pool of version `pool_version`; their file
+    /// systems prefetch with `read_ahead` and share `caches`.
     #[must_use]
     pub const fn new(
         head: Dataset,

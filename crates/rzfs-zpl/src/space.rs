@@ -9,7 +9,7 @@ use rzfs_dsl::live::SpaceUse;
 use rzfs_format::ObjectId;
 use rzfs_format::znode::{FileFlags, Znode};
 
-/// Bytes that a new object needs at least.
+/// Minimum bytes used by a new object.
 const BYTES_PER_OBJECT: u64 = 512;
 
 /// What `statfs` shows.
@@ -21,16 +21,16 @@ pub struct Statistics {
     pub blocks: u64,
     /// Blocks that are available.
     pub available: u64,
-    /// Objects that exist or could be made.
+    /// Objects that exist or could be created.
     pub objects: u64,
-    /// Objects that could be made.
+    /// Objects that could be created.
     pub available_objects: u64,
-    /// Longest name in bytes.
+    /// Maximum length of a name in bytes.
     pub max_name: u32,
 }
 
 impl Statistics {
-    /// What a dataset with this space shows.
+    /// The statistics of a dataset with this space.
     fn new(space: SpaceUse, block_size: u32, used_objects: u64, max_name: usize) -> Self {
         let block_size = block_size.max(1);
         let unit = u64::from(block_size);
@@ -47,7 +47,7 @@ impl Statistics {
         }
     }
 
-    /// Shows quotas of a project, each with what is used of it.
+    /// Applies quotas of a project, each with its usage.
     fn apply_quota(&mut self, bytes: Option<(u64, u64)>, objects: Option<(u64, u64)>) {
         if let Some((quota, used)) = bytes {
             let unit = u64::from(self.block_size);
@@ -62,8 +62,8 @@ impl Statistics {
 }
 
 impl<S: Source> FileSystem<S> {
-    /// Space and object counts as seen from a file: in a directory whose project has a quota the
-    /// quota counts.
+    /// Space and object counts as seen from a file: in a directory whose project has a quota, the
+    /// quota applies.
     ///
     /// # Errors
     /// The file or its project's quota cannot be read.
@@ -85,7 +85,7 @@ impl<S: Source> FileSystem<S> {
     }
 }
 
-/// The project whose quota counts in a file instead of the dataset's space.
+/// The project whose quota applies to a file instead of the dataset's space.
 fn quota_project(znode: &Znode) -> Option<u64> {
     let inherits = znode.is_directory() && znode.flags.contains(FileFlags::PROJINHERIT);
     (znode.project != 0 && inherits).then_some(znode.project)

@@ -1,5 +1,4 @@
-//! The locks and atomics of this crate, in one place so that a checker of schedules can stand in
-//! for them.
+//! The locks and atomics of this crate, in one place so that a schedule checker can replace them.
 
 pub(crate) use parking_lot::{Condvar, Mutex, RwLock, RwLockWriteGuard};
 pub(crate) use std::sync::Arc;

@@ -14,10 +14,10 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::property::DatasetProperty;
 
-/// The object that has the contents.
+/// The object with the contents.
 pub(crate) const DATA: ObjectId = ObjectId(1);
 const PROPERTIES: ObjectId = ObjectId(2);
-/// Memory for the places where readers are expected next.
+/// Memory for read streams.
 const STREAMS_BYTES: usize = 1 << 20;
 
 /// A volume, live or a snapshot, for reading.
@@ -29,7 +29,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Opens the volume of a dataset; `read_ahead` reads ahead of who reads it in order.
+    /// Opens the volume of a dataset; `read_ahead` prefetches for sequential readers.
     ///
     /// # Errors
     /// As [`Volume::open`], or the dataset cannot be read.
@@ -44,7 +44,7 @@ impl Volume {
     /// Opens the volume on an object set.
     ///
     /// # Errors
-    /// The set holds no volume, its key is not loaded, or its size makes no sense.
+    /// The set is not a volume, its key is not loaded, or its size is invalid.
     pub fn open(objset: &Objset) -> Result<Self, ZplError> {
         let id = objset.id();
         if objset.objset_type() != ObjsetType::Zvol {
@@ -80,8 +80,8 @@ impl Volume {
         self.object.block_size()
     }
 
-    /// Fills `buffer` with the contents from `offset` on, and says how many bytes there are: less
-    /// than the buffer has only at the end of the volume.
+    /// Fills `buffer` with the contents from `offset` on, and returns the number of bytes: less
+    /// than the buffer size only at the end of the volume.
     ///
     /// # Errors
     /// A block cannot be read.

@@ -13,12 +13,12 @@ use rzfs_format::xattr::{Namespace, stored_names, visible_name};
 use rzfs_format::znode::FileFlags;
 use std::collections::BTreeSet;
 
-/// Longest value: what Linux can hand to a process.
+/// Maximum length of a value: what Linux can pass to a process.
 pub(crate) const MAX_VALUE: u64 = 64 << 10;
-/// Names that a listing has at most; a listing of more would be too long for Linux.
+/// Maximum number of names in a listing; more would be too long for Linux.
 const MAX_NAMES: usize = 64 << 10;
 
-/// Which attributes a file system has, by its properties.
+/// The attributes a file system supports, by its properties.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Supported {
     /// Property `acltype`.
@@ -28,7 +28,7 @@ pub(crate) struct Supported {
 }
 
 impl Supported {
-    /// Whether there are attributes of a namespace.
+    /// Whether attributes of a namespace are supported.
     pub(crate) fn includes(self, namespace: Option<Namespace>) -> bool {
         match namespace {
             None => false,
@@ -39,7 +39,7 @@ impl Supported {
     }
 }
 
-/// Adds the full name of a stored attribute, if users see it.
+/// Adds the full name of a stored attribute, if it is visible to users.
 fn add_visible(supported: Supported, stored: &[u8], names: &mut BTreeSet<Vec<u8>>) {
     if let Some(name) = visible_name(stored).filter(|name| supported.includes(Namespace::of(name)))
     {
@@ -101,7 +101,7 @@ impl<S: Source> FileSystem<S> {
         self.source.option(supported)
     }
 
-    /// The value of the attribute that is stored under exactly this name.
+    /// The value of the attribute stored under exactly this name.
     pub(crate) fn stored_xattr(
         &self,
         file: &S::File,
@@ -129,7 +129,7 @@ impl<S: Source> FileSystem<S> {
         Err(directory.corrupt(FormatError::invalid("xattr directory", "it is not marked as one")))
     }
 
-    /// The file with the attribute that is stored under exactly this name.
+    /// The file of the attribute stored under exactly this name.
     pub(crate) fn xattr_file(
         &self,
         directory: &S::File,

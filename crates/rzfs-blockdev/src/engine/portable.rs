@@ -1,4 +1,4 @@
-//! The engine that works everywhere: threads that read and write one request at a time.
+//! The portable engine: threads that read and write one request at a time.
 
 use super::transfer::Transfer;
 use crossbeam::channel::{Receiver, Sender, unbounded};
@@ -11,18 +11,18 @@ use std::thread::{self, JoinHandle};
 
 /// A pool of threads that grows with the work, to a limit.
 ///
-/// Dropping it answers everything that was submitted, then ends the threads.
+/// Dropping it completes everything submitted, then ends the threads.
 pub(crate) struct ThreadPool {
     sender: Option<Sender<Transfer>>,
     receiver: Receiver<Transfer>,
-    /// Requests that are waiting or being worked on.
+    /// Requests waiting or in progress.
     outstanding: Arc<AtomicUsize>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     max_threads: usize,
 }
 
 impl ThreadPool {
-    /// A pool with one thread at first, and `max_threads` (at least one) in the end.
+    /// A pool with one thread at first, and up to `max_threads` (at least one).
     pub(crate) fn new(max_threads: usize) -> io::Result<Self> {
         let (sender, receiver) = unbounded();
         let pool = Self {
@@ -41,8 +41,8 @@ impl ThreadPool {
         let outstanding =
             self.outstanding.fetch_add(transfers.len(), Ordering::Relaxed) + transfers.len();
         for transfer in transfers {
-            // The pool itself holds a receiver, so the channel is open; were it not, the transfer
-            // would answer for itself when it is dropped.
+            // The pool itself holds a receiver, so the channel is open; otherwise the transfer
+            // would complete itself when it is dropped.
             let _ = sender.send(transfer);
         }
         self.grow(outstanding);
@@ -78,7 +78,7 @@ impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.sender = None;
         for thread in self.threads.get_mut().drain(..) {
-            // A thread that panicked has dropped, and thereby answered, its request.
+            // A thread that panicked has dropped, and thereby completed, its request.
             let _ = thread.join();
         }
     }

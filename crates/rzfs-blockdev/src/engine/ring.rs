@@ -6,12 +6,12 @@
 //! ```
 //!
 //! Only the thread touches the ring, which lets the kernel run completions in that thread when it
-//! asks for them, instead of interrupting whoever submitted; and no request is cancelled because
-//! the thread that wanted it has ended. The thread sleeps in the kernel. Whoever puts something
-//! into the inbox of a sleeping thread rings the bell: an eventfd that the ring reads.
+//! asks for them, instead of interrupting the submitter; and no request is cancelled because the
+//! thread that wanted it has ended. The thread sleeps in the kernel. A submitter that adds to the
+//! inbox of a sleeping thread rings the bell: an eventfd that the ring reads.
 //!
-//! Back-pressure: no more requests are in flight than the completion queue has room for; the rest
-//! stays in `ready`.
+//! Back-pressure: the number of requests in flight is limited by the room in the completion queue;
+//! the rest stays in `ready`.
 
 mod buffers;
 mod files;
@@ -33,7 +33,7 @@ use worker::Worker;
 
 /// The handle of the ring's thread.
 ///
-/// Dropping it answers everything that was submitted, then ends the thread.
+/// Dropping it completes everything submitted, then ends the thread.
 pub(crate) struct Ring {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -41,18 +41,18 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Starts a ring with room for about `queue_depth` requests in flight; the kernel comes to know
-    /// the buffers of the pool.
+    /// Starts a ring with room for about `queue_depth` requests in flight; the buffers of the pool
+    /// are registered with the kernel.
     ///
     /// # Errors
-    /// `ENOSYS` or `EPERM` and the like where the kernel offers no io_uring, or too old a one.
+    /// `ENOSYS` or `EPERM` and the like where the kernel has no io_uring, or too old a one.
     pub(crate) fn new(queue_depth: u32, pool: Arc<BufferPool>) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
         let shared = Arc::new(Shared { inbox: Mutex::default(), bell });
         let (started, result) = bounded(1);
         let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("rzfs-ring".into()).spawn(move || {
-            // The kernel wants the ring used by the thread that has made it.
+            // The kernel requires the ring to be used by the thread that created it.
             match Worker::new(for_thread, queue_depth, pool) {
                 Ok(worker) => {
                     let _ = started.send(Ok(worker.queue_depth()));
@@ -85,11 +85,11 @@ impl Ring {
                 Vec::new()
             }
         };
-        // Nobody is left to do them: each answers for itself when it is dropped.
+        // They cannot be performed any longer: each completes itself when it is dropped.
         drop(refused);
     }
 
-    /// Makes the ring let go of a file and waits for that, so that closing the file closes it.
+    /// Makes the ring release a file and waits for that, so that closing the file closes it.
     pub(crate) fn forget(&self, file: u64) {
         let (done, wait): (_, Receiver<()>) = bounded(0);
         {
@@ -115,7 +115,7 @@ impl Drop for Ring {
         }
         self.shared.ring_bell();
         if let Some(thread) = self.thread.take() {
-            // If it panicked, dropping its requests has answered them.
+            // If it panicked, dropping its requests has completed them.
             let _ = thread.join();
         }
     }

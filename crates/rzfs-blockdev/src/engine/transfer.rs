@@ -1,8 +1,8 @@
-//! One request on its way: what to ask of the system next, and what its answer means.
+//! A request in progress: the next system operation, and the handling of its result.
 //!
 //! Both engines drive this state machine, and so do callers that wait for a single request; it
-//! knows of short transfers, of interrupted calls and of the alignment that O_DIRECT wants. A read
-//! that starts between two aligned offsets goes through a wider buffer:
+//! handles short transfers, interrupted calls and the alignment required by O_DIRECT. A read that
+//! starts between two aligned offsets goes through a wider buffer:
 //!
 //! ```text
 //! device   |--------|--------|--------|     aligned units
@@ -29,14 +29,14 @@ use std::io;
 use std::sync::Arc;
 use step::MAX_STEP;
 
-/// How often in a row the system may say "try again" before that becomes the answer.
+/// Maximum consecutive "try again" results before that is returned.
 const MAX_RETRIES: u8 = 100;
 
-/// How a range is given back: the file keeps its size, the range reads as zeros.
+/// How a range is discarded: the file keeps its size, the range reads as zeros.
 pub(crate) const DISCARD_FLAGS: FallocateFlags =
     FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
-/// A request, checked, with what has been done of it.
+/// A checked request, with its progress.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     file: Arc<OpenFile>,
@@ -45,7 +45,7 @@ pub(crate) struct Transfer {
     retries: u8,
 }
 
-/// What the system's answer to a step has led to.
+/// The outcome of a step.
 #[derive(Debug)]
 pub(crate) enum Progress {
     /// Another step is needed.
@@ -66,15 +66,15 @@ enum Work {
 #[derive(Debug)]
 struct Read {
     destination: IoBuffer,
-    /// Stands in for the destination when the wanted offset is not aligned.
+    /// Replaces the destination when the requested offset is not aligned.
     bounce: Option<IoBuffer>,
     /// Device offset of the target's first byte.
     start: u64,
-    /// Bytes of the target in front of the wanted ones.
+    /// Bytes of the target before the requested ones.
     lead: usize,
-    /// Bytes of the target to ask for.
+    /// Bytes of the target to request.
     span: usize,
-    /// Bytes of the target that are there.
+    /// Bytes of the target already read.
     done: usize,
 }
 
@@ -86,7 +86,7 @@ struct Write {
 }
 
 impl Transfer {
-    /// Checks a request and prepares it; what is refused, or empty, is answered at once.
+    /// Checks a request and prepares it; invalid and empty ones are completed at once.
     pub(crate) fn begin(
         pool: &Arc<BufferPool>,
         file: &Arc<OpenFile>,
@@ -137,7 +137,7 @@ impl Transfer {
         &self.file
     }
 
-    /// Bytes that a read has still to fetch; nothing for other requests.
+    /// Bytes that a read still has to fetch; 0 for other requests.
     pub(crate) fn read_len(&self) -> Option<usize> {
         match &self.work {
             Work::Read(read) => Some(read.span.saturating_sub(read.done)),
@@ -153,7 +153,7 @@ impl Transfer {
         }
     }
 
-    /// What to ask of the system now, for [`Self::advance`] to hear the answer.
+    /// The next step; its result goes to [`Self::advance`].
     pub(crate) fn step(&mut self) -> Step<'_> {
         let alignment = self.file.alignment();
         match &mut self.work {
@@ -165,9 +165,9 @@ impl Transfer {
         }
     }
 
-    /// Takes the system's answer to the present step: the number of bytes, or an error.
+    /// Handles the result of the current step: the number of bytes, or an error.
     ///
-    /// Gives the transfer back when another step is needed, else the answer.
+    /// Returns the transfer when another step is needed, else the reply.
     pub(crate) fn advance(mut self, result: io::Result<usize>) -> Progress {
         let count = match result {
             Ok(count) => count,
@@ -192,7 +192,7 @@ impl Transfer {
         }
     }
 
-    /// Does the request from beginning to end in the calling thread, and answers it.
+    /// Performs the whole request in the calling thread, and completes it.
     pub(crate) fn run(mut self) {
         loop {
             let file = Arc::clone(&self.file);
@@ -204,8 +204,8 @@ impl Transfer {
         }
     }
 
-    /// Gives up on a request whose buffer the kernel may still use: the request is answered with
-    /// an error, the buffer and the file are leaked.
+    /// Abandons a request whose buffer the kernel may still use: the request completes with an
+    /// error, the buffer and the file are leaked.
     pub(crate) fn abandon(self) {
         std::mem::forget((self.work, self.file));
         drop(self.reply);
@@ -250,7 +250,7 @@ impl Read {
         self.bounce.as_mut().unwrap_or(&mut self.destination)
     }
 
-    /// Whether all that is wanted is there now.
+    /// Whether everything requested has been read.
     fn advance(&mut self, count: usize, alignment: usize) -> io::Result<bool> {
         let done = self.done - self.done % alignment + count;
         if done <= self.done {
@@ -271,7 +271,7 @@ impl Read {
 }
 
 impl Write {
-    /// Copies the bytes only when the device cannot take them from where they are.
+    /// Copies the bytes only when the device cannot write them in place.
     fn new(source: Bytes, offset: u64, alignment: usize) -> io::Result<Self> {
         let source = if source.as_ptr().addr().is_multiple_of(alignment) {
             source
@@ -290,7 +290,7 @@ impl Write {
         Step::Write { offset: self.offset + from as u64, bytes }
     }
 
-    /// Whether everything is written now.
+    /// Whether everything is written.
     fn advance(&mut self, count: usize, alignment: usize) -> io::Result<bool> {
         let done = self.done - self.done % alignment + count;
         if done <= self.done {
@@ -302,7 +302,7 @@ impl Write {
 }
 
 impl Step<'_> {
-    /// Asks the system and waits for its answer.
+    /// Performs a step and waits for its result.
     pub(crate) fn perform(self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let count = match self {
             Step::Read { offset, buffer } => rustix::io::pread(fd, buffer, offset)?,

@@ -1,10 +1,10 @@
-//! Keeping a device to one writer, and telling who has it.
+//! Limiting a device to one writer, and reporting who that is.
 //!
-//! Two processes that write one pool destroy it, so whoever opens a device for writing claims it:
-//! a block device with `O_EXCL`, which the kernel grants once, a regular file with `flock`. Both
-//! belong to the open device and end with it, however its process ends; both hold between all
-//! processes of a machine, whatever their namespaces are. Who only reads claims nothing, and is
-//! kept out of nothing. A loop device is claimed with the file that it lies on.
+//! Two processes that write one pool destroy it, so opening a device for writing claims it: a block
+//! device with `O_EXCL`, which the kernel grants once, a regular file with `flock`. Both belong to
+//! the open device and end with it, however its process ends; both work across all processes of a
+//! machine, whatever their namespaces are. Readers claim nothing, and are not kept out. A loop
+//! device is claimed together with its backing file.
 
 use crate::without_controls;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub struct Holder {
     /// Its number.
     pub process: u32,
-    /// The name of its program, if that can be seen.
+    /// The name of its program, if visible.
     pub program: Option<String>,
 }
 
@@ -46,15 +46,15 @@ impl Holder {
     }
 }
 
-/// The name of a program, which is what its user likes: perhaps lines that we have not written.
+/// The name of a program, which is chosen by its user and untrusted.
 fn shown(name: &str) -> String {
     let shown = without_controls(name.trim_end().as_bytes(), b"");
     String::from_utf8_lossy(&shown).into_owned()
 }
 
-/// How long a process that is being ended may still have its files.
+/// How long a terminating process may still have its files.
 const LAST_BREATH: Duration = Duration::from_secs(5);
-/// How often to look whether it has let go of them.
+/// Interval of checks whether it has released them.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Claims an open regular file for writing.
@@ -65,8 +65,8 @@ pub(super) fn claim_file(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     lock(fd, path, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Claims the file that a loop device lies on, if it is one: others may open that by its own path.
-/// The claim lasts as long as what this answers with.
+/// Claims the backing file of a loop device, if it is one: others may open that by its own path.
+/// The claim lasts as long as the returned guard.
 ///
 /// # Errors
 /// `EBUSY`: it is claimed already.
@@ -76,7 +76,7 @@ pub(super) fn claim_backing(device: BorrowedFd<'_>) -> io::Result<Option<OwnedFd
     };
     let file = match open_backing(device, &path) {
         Ok(file) => file,
-        // It may have no name here, or be in a directory of somebody else.
+        // It may have no name here, or be in another user's directory.
         Err(error) => {
             tracing::warn!(path = %path.display(), %error, "other writers cannot be kept out");
             return Ok(None);
@@ -90,8 +90,8 @@ pub(super) fn claim_backing(device: BorrowedFd<'_>) -> io::Result<Option<OwnedFd
     Ok(Some(file))
 }
 
-/// Opens the file that a loop device lies on, if it is what a path leads to: the path is where it
-/// was in the namespace of whoever has set up the device, and may be somebody else's here.
+/// Opens the backing file of a loop device, if its path refers to it: the path is from the
+/// namespace of the process that set up the device, and may refer to another file here.
 fn open_backing(device: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
@@ -102,7 +102,7 @@ fn open_backing(device: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<Owned
     }
 }
 
-/// What the kernel says of a loop device (`struct loop_info64`).
+/// The kernel's status of a loop device (`struct loop_info64`).
 #[repr(C)]
 struct LoopStatus {
     /// The number of the file system that its file is in.
@@ -125,10 +125,10 @@ impl LoopStatus {
 
 const _: () = assert!(size_of::<LoopStatus>() == 232);
 
-/// The file that a loop device lies on.
+/// The backing file of a loop device.
 struct Backing {
     path: PathBuf,
-    /// Whether the device has all of it, which is no partition or section.
+    /// Whether the device covers all of it, not just a partition or section.
     is_whole: bool,
 }
 
@@ -146,8 +146,8 @@ impl Backing {
     }
 }
 
-/// Locks a file. A process that was killed lets go of its files some time after its mounts are
-/// gone, and is waited for.
+/// Locks a file. A killed process releases its files some time after its mounts are gone, which is
+/// waited for.
 fn lock(fd: BorrowedFd<'_>, path: &Path, operation: FlockOperation) -> io::Result<()> {
     let start = Instant::now();
     loop {
@@ -168,19 +168,18 @@ fn lock(fd: BorrowedFd<'_>, path: &Path, operation: FlockOperation) -> io::Resul
     }
 }
 
-/// Whether only processes that are at their end have a file locked: their programs are gone
-/// already.
+/// Whether only terminating processes have a file locked: their programs are already gone.
 fn is_left_behind(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     let has_ended = |process: &u32| {
         let program = fs::read_link(format!("/proc/{process}/exe"));
         program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     };
-    // The lock may have gone meanwhile.
+    // The lock may have been released meanwhile.
     lockers_of(metadata.dev(), metadata.ino()).iter().all(has_ended)
 }
 
-/// What a device is to the kernel, whatever path leads to it.
+/// The kernel's identity of a device, whatever path leads to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Identity {
     Block { rdev: u64 },
@@ -204,7 +203,7 @@ fn identity(path: &Path) -> Option<Identity> {
     Identity::of(&fs::metadata(path).ok()?)
 }
 
-/// Who keeps others from writing a device, as far as this user can see that.
+/// The processes that keep others from writing a device, as far as visible to this user.
 pub(crate) fn holders(path: &Path) -> Vec<Holder> {
     let mut processes = match identity(path) {
         None => return Vec::new(),
@@ -261,8 +260,8 @@ fn has_open(process: u32, rdev: u64) -> bool {
     })
 }
 
-/// The number of the block device that a path leads to. What the kernel knows will do: somebody has
-/// files open on file systems that answer nobody any more.
+/// The number of the block device at a path. Cached attributes suffice: other processes may have
+/// files open on file systems that no longer respond.
 fn block_device(path: &Path) -> Option<u64> {
     let known = AtFlags::STATX_DONT_SYNC;
     let file = statx(CWD, path, known, StatxFlags::TYPE).ok()?;

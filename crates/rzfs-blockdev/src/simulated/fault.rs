@@ -1,10 +1,10 @@
-//! Things that go wrong on a simulated device.
+//! Faults of a simulated device.
 
 use super::random::Random;
 use crate::IoOperation;
 use std::ops::Range;
 
-/// What goes wrong, with which operation. Error numbers are the system's.
+/// The kind of a fault. Error numbers are the system's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// Reads fail with this error number.
@@ -23,9 +23,8 @@ pub enum FaultKind {
     MisdirectWrite(i64),
     /// Flushes fail with this error number and make nothing durable. They have no range.
     FailFlush(i32),
-    /// Flushes fail with this error number, and what was written since the last one is gone from
-    /// the device: Linux tells of a write-back that failed once, and takes the pages for clean.
-    /// They have no range.
+    /// Flushes fail with this error number, and writes since the last one are lost: Linux reports a
+    /// failed write-back once, and marks the pages clean. They have no range.
     DropOnFlush(i32),
     /// Flushes succeed, but make nothing durable. They have no range.
     LoseFlush,
@@ -33,7 +32,7 @@ pub enum FaultKind {
     FailDiscard(i32),
 }
 
-/// Something that goes wrong on a simulated device, where and how often.
+/// A fault of a simulated device, with its range and count.
 #[derive(Clone, Debug)]
 pub struct Fault {
     kind: FaultKind,

@@ -1,4 +1,4 @@
-//! What was written to a simulated device, and what a crash would have left of it.
+//! The write history of a simulated device, and the states that crashes would leave.
 //!
 //! At the moment of a crash every write that was submitted is either *durable* (it had completed
 //! before a flush was submitted, and that flush has completed) or *loose*. Of a loose write, any
@@ -18,7 +18,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Moment(pub u64);
 
-/// What was done.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// These bytes were written at this offset. A discard is a write of what the device makes of
@@ -40,25 +40,25 @@ pub enum EventKind {
     },
 }
 
-/// A write or flush that has reached the device.
+/// A write or flush that reached the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When it was submitted.
     pub submitted: Moment,
-    /// When success was reported; none if that has not happened or it failed.
+    /// When success was reported; `None` if it was not.
     pub completed: Option<Moment>,
-    /// What it was.
+    /// The event.
     pub kind: EventKind,
 }
 
-/// What a crash does to loose writes.
+/// The effect of a crash on loose writes.
 #[derive(Clone, Debug)]
 pub enum Loss {
     /// They reach the medium.
     Nothing,
     /// They are lost.
     Everything,
-    /// They are lost except those for which the list, in the order of submission, says `true`.
+    /// They are lost except for those with `true` in the list, in the order of submission.
     AllBut(Vec<bool>),
     /// Each is lost, kept or torn at random: of a torn one, each sector is kept or not.
     Random {
@@ -67,7 +67,7 @@ pub enum Loss {
     },
 }
 
-/// Everything that was written to a device, in order.
+/// All writes to a device, in order.
 #[derive(Clone, Debug)]
 pub struct History {
     pub(super) base: Bytes,
@@ -80,7 +80,7 @@ impl History {
         Self { base, sector, events: Vec::new() }
     }
 
-    /// What was written and flushed, in the order in which the device did it.
+    /// Writes and flushes, in the order in which the device performed them.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
@@ -108,7 +108,7 @@ impl History {
         self.events.iter().filter(|event| event.is_loose(at, durable_before)).count()
     }
 
-    /// What is on the medium after a crash at this moment.
+    /// The contents of the medium after a crash at this moment.
     #[must_use]
     pub fn crash_image(&self, at: Moment, loss: &Loss) -> Vec<u8> {
         let mut image = self.base.to_vec();
@@ -118,8 +118,8 @@ impl History {
         image
     }
 
-    /// What a crash at this moment leaves of all writes, in the order in which they were done:
-    /// put on the content of the beginning, this is [`Self::crash_image`].
+    /// The parts of all writes that survive a crash at this moment, in order: applied to the
+    /// initial content, they give [`Self::crash_image`].
     #[must_use]
     pub fn crash_writes(&self, at: Moment, loss: &Loss) -> Vec<(u64, Bytes)> {
         let durable_before = self.durable_before(at);
@@ -143,8 +143,8 @@ impl History {
         writes
     }
 
-    /// Forgets the writes that have completed and are not durable: no later crash finds anything of
-    /// them. Answers with what is left on the medium, those included that are under way.
+    /// Drops writes that have completed and are not durable: no later crash finds anything of them.
+    /// Returns the contents of the medium, including writes in progress.
     pub(super) fn drop_loose(&mut self, at: Moment) -> Vec<u8> {
         let durable_before = self.durable_before(at);
         for event in &mut self.events {
@@ -207,7 +207,7 @@ pub(super) fn torn(random: &mut Random, len: usize, sector: u64) -> Vec<Range<us
         .collect()
 }
 
-/// Puts bytes into an image; what lies outside is dropped.
+/// Writes bytes to an image; those outside are dropped.
 pub(super) fn place(image: &mut [u8], offset: u64, bytes: Bytes) {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(image.len());
     let end = start.saturating_add(bytes.len()).min(image.len());

@@ -1,6 +1,6 @@
 //! Repeatable randomness: SplitMix64.
 
-/// A sequence of numbers that depends on nothing but its seed.
+/// A sequence of numbers determined by its seed.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 

@@ -1,4 +1,4 @@
-//! Putting blocks into the cache: room is reserved first, and made where there is none.
+//! Inserting blocks: room is reserved first, and made by eviction if needed.
 
 use super::entry::{Entry, Purpose, Retention, header_size};
 use super::flight::Flight;
@@ -9,14 +9,14 @@ use crate::{BlockKey, BlockKind, Weighted};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What is not needed of a block that arrived, and of the room that was reserved for it.
+/// The unneeded part of an arrived block and its reserved room.
 struct Leftover<V> {
     room: u64,
     block: Option<V>,
 }
 
 impl<V: Weighted> Lists<V> {
-    /// Reserves room, evicting for it; says whether there is.
+    /// Reserves room, evicting for it; returns whether there is room.
     fn reserve(&self, bytes: u64) -> bool {
         loop {
             let max = self.max.load(Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl<V: Weighted> Lists<V> {
         }
     }
 
-    /// Puts a block into the cache, if there is room to be had.
+    /// Inserts a block, if room can be made.
     pub(super) fn admit(&self, key: Hashed<BlockKey>, kind: BlockKind, value: V) {
         if self.shard(&key).holds(&key) {
             return;
@@ -55,8 +55,8 @@ impl<V: Weighted> Lists<V> {
         self.dispose(leftover);
     }
 
-    /// Puts a block into the cache in place of what its key stood for, which is not found any more
-    /// from that moment on: also if there is no room for the block, or the other one is on its way.
+    /// Inserts a block in place of what its key stood for, which is no longer found from that
+    /// moment on: also if there is no room for the block, or the other one is being read.
     pub(super) fn replace(&self, key: Hashed<BlockKey>, kind: BlockKind, value: V) {
         let arriving = self.arriving(key, kind, Purpose::Demand, Retention::Cache, value);
         let reserved = self.reserve(arriving.charge());
@@ -80,15 +80,15 @@ impl<V: Weighted> Lists<V> {
         }
     }
 
-    /// Gives back the room of an entry that was taken out.
+    /// Releases the room of a removed entry.
     pub(super) fn forget(&self, entry: Entry<V>) {
         let held = if entry.value.is_some() { entry.weight } else { 0 };
         drop(entry);
         self.release(held + header_size::<V>());
     }
 
-    /// Puts a block that was read into the cache, if it may stay and there is room to be had, and
-    /// ends its flight, both in one step. It may not if its key stands for another one since.
+    /// Inserts a block that was read, if it may stay and room can be made, and ends its flight, in
+    /// one step. It may not stay if its key has been replaced since.
     pub(super) fn land(
         &self,
         (key, flight): (Hashed<BlockKey>, &Arc<Flight<V>>),
@@ -101,7 +101,7 @@ impl<V: Weighted> Lists<V> {
         let charge = arriving.charge();
         let reserved = self.reserve(charge);
         let mut shard = self.shard(&key);
-        // Somebody may have joined who does not merely prefetch.
+        // A caller may have joined for more than a prefetch.
         let wanted = shard.end_flight(&key, flight);
         arriving.purpose = wanted.unwrap_or(purpose);
         let may_stay = retention == Retention::Cache || arriving.purpose != Purpose::Demand;
@@ -147,7 +147,7 @@ impl<V: Weighted> Lists<V> {
         }
     }
 
-    /// Lets go of what was not needed. No shard is locked then: dropping a block takes time.
+    /// Drops what was not needed. No shard is locked then: dropping a block takes time.
     fn dispose(&self, Leftover { room, block }: Leftover<V>) {
         drop(block);
         self.release(room);

@@ -76,7 +76,7 @@ impl Share {
         (self.part() * (1_u64 << 32) as f64) as u64
     }
 
-    /// So much of an amount.
+    /// This fraction of an amount.
     pub(super) fn of(self, amount: u64) -> u64 {
         // The fraction is below one, so the result is at most the amount.
         ((u128::from(amount) * u128::from(self.fraction())) >> 32) as u64
@@ -86,7 +86,7 @@ impl Share {
         1.0 / (1.0 + (-self.odds).exp())
     }
 
-    /// Takes account of what was wanted again of both sides, in bytes, where ghosts might hold
+    /// Updates the share from the ghost hits of both sides, in bytes, where ghosts might hold
     /// `ghosts` bytes.
     fn follow(&mut self, own: f64, other: f64, ghosts: u64) {
         if ghosts == 0 {
@@ -122,15 +122,15 @@ pub(super) struct Quotas {
 }
 
 impl Balance {
-    /// Where it begins; `meta_balance` is how much more a ghost hit of metadata counts than one of
-    /// data, in percent.
+    /// The initial balance; `meta_balance` is the weight of a ghost hit of metadata relative to one
+    /// of data, in percent.
     pub(super) const fn new(meta_balance: u64) -> Self {
         let meta_balance = meta_balance as f64 / 100.0;
         Self { meta: Share::QUARTER, pd: Share::HALF, pm: Share::HALF, meta_balance }
     }
 
-    /// Takes account of the bytes of ghost hits since the last time; `limits` are the ghosts'
-    /// limits of that time.
+    /// Updates the shares from the ghost hits since the last time; `limits` are the ghosts' limits
+    /// of that time.
     pub(super) fn adapt(&mut self, hits: &PerList, limits: &PerList) {
         let (metadata, data) = (hits.metadata() as f64, hits.data() as f64);
         self.meta.follow(metadata, data / self.meta_balance, limits.total());

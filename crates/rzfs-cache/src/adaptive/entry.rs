@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Why a block is read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Purpose {
-    /// Somebody waits for it.
+    /// A caller waits for it.
     #[default]
     Demand,
     /// A pattern of accesses suggests that it will be wanted.
@@ -17,14 +17,14 @@ pub enum Purpose {
     PrescientPrefetch,
 }
 
-/// Whether a block stays once it was used.
+/// Whether a block stays after its use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Retention {
     /// As long as there is no better use for the memory.
     #[default]
     Cache,
-    /// Not: `primarycache` says so. A demand read is not kept at all, a prefetched block until it
-    /// was used once.
+    /// No: `primarycache` says so. A demand read is not kept at all, a prefetched block until its
+    /// first use.
     UseOnce,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum State {
     MruGhost,
     /// Was in [`Self::Mfu`], and is not in memory.
     MfuGhost,
-    /// Goes when it is used.
+    /// Removed on use.
     Uncached,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Class {
 pub(super) const CLASSES: usize = 10;
 
 impl Class {
-    /// Its place in an array of all classes.
+    /// Its index in an array of all classes.
     pub(super) const fn index(self) -> usize {
         let state = match self.state {
             State::Mru => 0,
@@ -70,7 +70,7 @@ impl Class {
             }
     }
 
-    /// Where a block goes when it is evicted from here; nowhere from the last states.
+    /// The state after eviction from here; none for the last states.
     pub(super) const fn after_eviction(self) -> Option<Self> {
         let state = match self.state {
             State::Mru => State::MruGhost,
@@ -88,13 +88,13 @@ pub(super) struct Entry<V> {
     pub(super) class: Class,
     /// None for ghosts.
     pub(super) value: Option<V>,
-    /// Bytes of the value, also of one that has gone.
+    /// Bytes of the value, even after eviction.
     pub(super) weight: u64,
-    /// Why it was read, until somebody has used it.
+    /// Why it was read, until it is used.
     pub(super) purpose: Purpose,
     /// The last use that mattered.
     pub(super) used: Duration,
-    /// Whether somebody missed it since it became a ghost.
+    /// Whether it was missed since it became a ghost.
     pub(super) missed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Making room: which blocks go, so that the lists come to the sizes that the balance gives them
+//! Making room: selects the blocks to evict, so that the lists get the sizes given by the balance
 //! (spec 03, section 10.4).
 
 use super::balance::PerList;
@@ -25,8 +25,8 @@ const UNCACHED: [Class; 2] =
 const GHOSTS: [Class; 4] = [MRU_GHOST_DATA, MRU_GHOST_METADATA, MFU_GHOST_DATA, MFU_GHOST_METADATA];
 
 impl<V: Weighted> Lists<V> {
-    /// Frees about `excess` bytes, more rather than less; says how many. That it is less means
-    /// that nothing is left but what other threads are about to insert.
+    /// Frees about `excess` bytes, rather more than less; returns their number. Less means that
+    /// only blocks about to be inserted by other threads remain.
     pub(super) fn evict(&self, evictor: &mut Evictor, excess: u64) -> u64 {
         let hits = PerList {
             mru_data: self.take_ghost_hits(MRU_GHOST_DATA),
@@ -77,7 +77,7 @@ impl<V: Weighted> Lists<V> {
         }
     }
 
-    /// Forgets as many ghosts as there are too many.
+    /// Removes excess ghosts.
     fn trim_ghosts(&self, evictor: &mut Evictor) -> u64 {
         let limits = self.live().ghost_limits();
         evictor.limits = limits;
@@ -95,7 +95,7 @@ impl<V: Weighted> Lists<V> {
     }
 
     /// Evicts blocks of a class, shard by shard, until `bytes` are free or none are left that are
-    /// old enough; says how many bytes are.
+    /// old enough; returns the bytes freed.
     fn evict_class(
         &self,
         evictor: &mut Evictor,
@@ -120,7 +120,7 @@ impl<V: Weighted> Lists<V> {
                 }
                 weight + header * taken.len() as u64
             };
-            // The values go before their bytes can be given to others.
+            // The values are dropped before their bytes can be reused.
             taken.clear();
             self.release(released);
             idle = if released == 0 { idle + 1 } else { 0 };
@@ -129,8 +129,8 @@ impl<V: Weighted> Lists<V> {
         freed
     }
 
-    /// Forgets ghosts of a class, shard by shard, until that many bytes of weight or that many
-    /// ghosts are gone, or all are; says how many bytes of memory that frees.
+    /// Removes ghosts of a class, shard by shard, until that many bytes of weight or that many
+    /// ghosts are gone, or all are; returns the bytes of memory freed.
     fn forget_class(
         &self,
         evictor: &mut Evictor,

@@ -1,15 +1,15 @@
-//! What making room needs to remember.
+//! State kept between evictions.
 
 use super::balance::{Balance, PerList};
 use super::entry::{CLASSES, Class};
 
-/// What evictions remember from one to the next.
+/// State kept between evictions.
 #[derive(Debug)]
 pub(super) struct Evictor {
     pub(super) balance: Balance,
-    /// What the last run allowed the ghosts.
+    /// The limits of the ghosts in the last run.
     pub(super) limits: PerList,
-    /// The shard whose turn it is, by class.
+    /// The next shard, by class.
     turns: [usize; CLASSES],
 }
 
@@ -19,7 +19,7 @@ impl Evictor {
         Self { balance: Balance::new(meta_balance), limits, turns: [0; CLASSES] }
     }
 
-    /// The shard whose turn it is.
+    /// The next shard.
     pub(super) const fn next_shard(&mut self, class: Class, shards: usize) -> usize {
         let turn = &mut self.turns[class.index()];
         *turn = (*turn + 1) % shards;

@@ -1,4 +1,4 @@
-//! One read for everybody who wants the same block at the same time.
+//! One shared read for all threads that want the same block at the same time.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl<V> Flight<V> {
         Arc::new(Self { outcome: Mutex::new(Outcome::Flying), landed: Condvar::new() })
     }
 
-    /// Ends the flight, if it has not ended; wakes who waits.
+    /// Ends the flight, if it has not ended; wakes the waiters.
     pub(super) fn end(&self, value: Option<V>) {
         let mut outcome = self.outcome.lock();
         if matches!(*outcome, Outcome::Flying) {
@@ -32,7 +32,7 @@ impl<V> Flight<V> {
     }
 }
 
-/// A block that somebody else is reading.
+/// A block that another thread is reading.
 #[derive(Debug)]
 pub struct Arrival<V> {
     flight: Arc<Flight<V>>,
@@ -43,7 +43,7 @@ impl<V: Clone> Arrival<V> {
         Self { flight }
     }
 
-    /// Waits for the block; none if the read has failed, and then it is worth another try.
+    /// Waits for the block; `None` if the read has failed and may be retried.
     #[must_use]
     pub fn wait(&self) -> Option<V> {
         let mut outcome = self.flight.outcome.lock();

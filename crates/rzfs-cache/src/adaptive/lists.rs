@@ -1,4 +1,4 @@
-//! The lists of the cache, and the memory that they take.
+//! The lists of the cache, and their memory.
 
 use super::balance::Share;
 use super::entry::{CLASSES, Class, Purpose, State, header_size};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[repr(align(128))]
 pub(super) struct Padded<T>(pub(super) T);
 
-/// The lists of all shards, and what they weigh.
+/// The lists of all shards, and their weights.
 pub(super) struct Lists<V: Weighted> {
     pub(super) shards: Box<[Padded<Mutex<Shard<V>>>]>,
     pub(super) clock: Clock,
@@ -54,12 +54,12 @@ impl<V: Weighted> Lists<V> {
         self.list_sizes.0[class.index()].load(Ordering::Relaxed)
     }
 
-    /// Takes the weight of the ghosts of a class that were missed since the last time.
+    /// Takes the weight of the ghosts of a class missed since the last call.
     pub(super) fn take_ghost_hits(&self, class: Class) -> u64 {
         self.ghost_hits.0[class.index()].swap(0, Ordering::Relaxed)
     }
 
-    /// Looks for a block and uses it.
+    /// Looks up a block and uses it.
     pub(super) fn find(
         &self,
         shard: &mut Shard<V>,
@@ -86,7 +86,7 @@ impl<V: Weighted> Lists<V> {
                 self.shrink_list(from, weight);
                 self.grow_list(to, weight);
             }
-            // The caller has the value now: it is no longer the cache's.
+            // The caller now owns the value.
             Change::Removed { from, weight } => {
                 self.shrink_list(from, weight);
                 self.release(weight + header_size::<V>());
@@ -94,12 +94,12 @@ impl<V: Weighted> Lists<V> {
         }
     }
 
-    /// Gives back room.
+    /// Releases room.
     pub(super) fn release(&self, bytes: u64) {
         self.size.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Forgets a flight that came to nothing.
+    /// Removes a failed flight.
     pub(super) fn end_flight(&self, key: &Hashed<BlockKey>, flight: &Arc<Flight<V>>) {
         self.shard(key).end_flight(key, flight);
     }

@@ -1,5 +1,5 @@
-//! The cache against a model of the specification that is as plain as it can be: vectors instead
-//! of lists, searches instead of tables, one lock-free thread instead of shards.
+//! The cache against a model of the specification that is as plain as possible: vectors instead of
+//! lists, searches instead of tables, one lock-free thread instead of shards.
 
 use super::balance::{Balance, PerList, Share};
 use super::entry::header_size;

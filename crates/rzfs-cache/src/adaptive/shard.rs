@@ -20,28 +20,28 @@ pub(super) struct Shard<V> {
     lists: [List; CLASSES],
     flights: HashMap<Hashed<BlockKey>, Pending<V>, Prehashed>,
     tunables: ArcTunables,
-    /// Only the counters of events are kept here.
+    /// Only event counters are kept here.
     pub(super) stats: ArcStats,
 }
 
 /// A flight that others can join.
 struct Pending<V> {
     flight: Arc<Flight<V>>,
-    /// Why the block is wanted, by now.
+    /// The current purpose of the read.
     purpose: Purpose,
 }
 
-/// What a lookup has come to.
+/// The result of a lookup.
 pub(super) enum Lookup<V> {
-    /// The block; and what changed about the sizes of lists.
+    /// The block, and the change of list sizes.
     Hit(V, Change),
-    /// The block has gone; for its ghost's class and weight, if somebody misses it the first time.
+    /// The block is gone; its ghost's class and weight, on the first miss.
     Ghost(Option<(Class, u64)>),
     /// Nothing is known.
     Nothing,
 }
 
-/// What a use changed about the sizes of lists.
+/// The change of list sizes by a use.
 #[derive(Clone, Copy)]
 pub(super) enum Change {
     None,
@@ -58,7 +58,7 @@ pub(super) enum Change {
     },
 }
 
-/// A block, to be put into the cache.
+/// A block to insert.
 pub(super) struct Arriving<V> {
     pub(super) key: Hashed<BlockKey>,
     pub(super) kind: BlockKind,
@@ -98,7 +98,7 @@ impl<V: Weighted> Shard<V> {
         }
     }
 
-    /// Looks for a block and uses it.
+    /// Looks up a block and uses it.
     pub(super) fn find(
         &mut self,
         key: &Hashed<BlockKey>,
@@ -122,7 +122,7 @@ impl<V: Weighted> Shard<V> {
         Lookup::Hit(value, self.touch(index, purpose, now))
     }
 
-    /// Notes the use of a block that is in memory.
+    /// Records the use of a block in memory.
     fn touch(&mut self, index: u32, purpose: Purpose, now: impl FnOnce() -> Duration) -> Change {
         let Some(entry) = self.entries.get_mut(index) else { return Change::None };
         let from = entry.class;
@@ -178,8 +178,8 @@ impl<V: Weighted> Shard<V> {
         Err(flight)
     }
 
-    /// Forgets a flight if it is this one; says why its block is wanted, by now. Nothing if what it
-    /// brings is not what the key stands for any more.
+    /// Removes a flight if it is this one; returns the current purpose of its block. `None` if the
+    /// key no longer stands for the block it brings.
     pub(super) fn end_flight(
         &mut self,
         key: &Hashed<BlockKey>,
@@ -190,7 +190,7 @@ impl<V: Weighted> Shard<V> {
         Some(purpose)
     }
 
-    /// Lets nobody join a flight any more, whose block the key does not stand for.
+    /// Closes a flight to new callers, as the key no longer stands for its block.
     pub(super) fn disown_flight(&mut self, key: &Hashed<BlockKey>) {
         self.flights.remove(key);
     }

@@ -1,4 +1,4 @@
-//! What the balance does for programs whose habits change.
+//! The balance for programs whose access patterns change.
 
 use super::{AdaptiveCache, ArcOptions, Lookup, Purpose};
 use crate::{BlockKey, BlockKind, Weighted};
@@ -37,7 +37,7 @@ impl Reader {
         Self { cache: AdaptiveCache::with_options(options), time, chance: 14 }
     }
 
-    /// Reads a block; says whether it was there.
+    /// Reads a block; returns whether it was cached.
     fn read(&self, kind: BlockKind, number: u64) -> bool {
         self.time.advance(Duration::from_millis(1));
         let birth = u64::from(kind == BlockKind::Metadata);
@@ -52,7 +52,7 @@ impl Reader {
         }
     }
 
-    /// Reads blocks of the first `among` by chance; answers how many of a hundred were there.
+    /// Reads random blocks of the first `among`; returns the hit rate in percent.
     fn wander(&mut self, kind: BlockKind, among: u64, reads: u64) -> u64 {
         let mut hits = 0;
         for _ in 0..reads {

@@ -1,4 +1,4 @@
-//! What the cache counts: OpenZFS's `arcstats`.
+//! The counters of the cache: OpenZFS's `arcstats`.
 
 use super::entry::{Class, Purpose, State};
 use crate::BlockKind;
@@ -13,17 +13,17 @@ rzfs_kstat::kstat! {
         iohits: Counter Count,
         /// Blocks not found.
         misses: Counter Count,
-        /// Data found that somebody waited for.
+        /// Data found on demand.
         demand_data_hits: Counter Count,
-        /// Data found on its way that somebody waited for.
+        /// Data found in flight on demand.
         demand_data_iohits: Counter Count,
-        /// Data not found that somebody waited for.
+        /// Data not found on demand.
         demand_data_misses: Counter Count,
-        /// Metadata found that somebody waited for.
+        /// Metadata found on demand.
         demand_metadata_hits: Counter Count,
-        /// Metadata found on its way that somebody waited for.
+        /// Metadata found in flight on demand.
         demand_metadata_iohits: Counter Count,
-        /// Metadata not found that somebody waited for.
+        /// Metadata not found on demand.
         demand_metadata_misses: Counter Count,
         /// Data that a prefetch found.
         prefetch_data_hits: Counter Count,
@@ -45,11 +45,11 @@ rzfs_kstat::kstat! {
         mfu_hits: Counter Count,
         /// Blocks not found that had been evicted after more than one use.
         mfu_ghost_hits: Counter Count,
-        /// Blocks found that were not to stay.
+        /// Blocks found that were not to be kept.
         uncached_hits: Counter Count,
         /// Blocks evicted or removed.
         deleted: Counter Count,
-        /// Blocks passed over because they were prefetched a moment ago.
+        /// Blocks skipped because they were just prefetched.
         evict_skip: Counter Count,
         /// Blocks not kept because no room could be made.
         evict_not_enough: Counter Count,

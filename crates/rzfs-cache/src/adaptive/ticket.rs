@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 /// The obligation to read a block that the cache does not have.
 ///
-/// Until it is completed or dropped, everybody else who asks for the block waits. So a thread
-/// completes all tickets that it holds before it waits for any [`Arrival`](super::Arrival); two threads that do
-/// otherwise may wait for each other. Dropping a ticket (the read failed) has one of those who
-/// wait try for itself.
+/// Until it is completed or dropped, all others that ask for the block wait. So a thread must
+/// complete all its tickets before it waits for any [`Arrival`](super::Arrival); otherwise two
+/// threads may wait for each other. Dropping a ticket (the read failed) makes one of the waiters
+/// retry.
 #[must_use = "others wait for the block"]
 pub struct Ticket<V: Weighted> {
     cache: Arc<Lists<V>>,
@@ -40,14 +40,14 @@ impl<V: Weighted> Ticket<V> {
         self.key.key
     }
 
-    /// Puts the block into the cache and hands it to all who wait.
+    /// Inserts the block and passes it to all waiters.
     pub fn complete(self, value: V) {
         self.complete_with(value, Retention::Cache);
     }
 
-    /// Hands the block to all who wait and, as `retention` says, puts it into the cache.
+    /// Passes the block to all waiters and, as `retention` says, inserts it.
     pub fn complete_with(self, value: V, retention: Retention) {
-        // From when the block is in the cache nobody joins the flight; who has, gets it here.
+        // Once the block is cached, no caller joins the flight; those who have get it here.
         self.cache.land(
             (self.key, &self.flight),
             self.kind,

@@ -1,15 +1,15 @@
-//! What is tuned about the cache, besides its size.
+//! Tunables of the cache besides its size.
 
 use super::entry::Purpose;
 use rzfs_tunables::Tunables;
 use std::time::Duration;
 
-/// What is tuned about the cache, besides its size.
+/// Tunables of the cache besides its size.
 #[derive(Clone, Copy, Debug)]
 pub struct ArcTunables {
     /// How much more a ghost hit of metadata counts than one of data, in percent.
     pub meta_balance: u64,
-    /// Blocks that are looked at under one lock before eviction goes elsewhere.
+    /// Blocks examined under one lock before eviction moves on.
     pub evict_batch_limit: usize,
     /// How long eviction looks for other blocks after one was read ahead because of a pattern ...
     pub min_prefetch: Duration,

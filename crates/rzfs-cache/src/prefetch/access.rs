@@ -1,4 +1,4 @@
-//! What the detector is told of an access, and what it answers.
+//! Input and output of the detector.
 
 use std::ops::Range;
 

@@ -28,11 +28,11 @@ rzfs_kstat::kstat! {
     }
 }
 
-/// What all streams of a pool share.
+/// State shared by all streams of a pool.
 #[derive(Debug)]
 pub struct PrefetchActivity {
     tunables: PrefetchTunables,
-    /// The most bytes that may be on their way before streams stop to reach further.
+    /// Bytes in flight at which streams stop reaching further.
     pressure: u64,
     counters: ZfetchCounters,
     active_bytes: AtomicU64,
@@ -67,7 +67,7 @@ impl PrefetchActivity {
         &self.tunables
     }
 
-    /// Notes that blocks are being prefetched, until the result is dropped.
+    /// Records that blocks are being prefetched, until the result is dropped.
     #[must_use]
     pub fn begin(self: &Arc<Self>, blocks: u64, bytes: u64) -> ActivePrefetch {
         self.counters.io_active.fetch_add(blocks, Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl PrefetchActivity {
         self.counters.io_issued.fetch_add(blocks, Ordering::Relaxed);
     }
 
-    /// Whether so much is on its way that streams must not reach further.
+    /// Whether so much is in flight that streams must not reach further.
     pub(super) fn is_pressed(&self) -> bool {
         self.active_bytes.load(Ordering::Relaxed) > self.pressure
     }

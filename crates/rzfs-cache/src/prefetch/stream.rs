@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Ranges ahead of the expected block that a stream remembers.
 const MAX_AHEAD: usize = 9;
 
-/// Where a reader is, and how far ahead of it prefetch has come.
+/// The position of a reader, and the progress of prefetching ahead of it.
 #[derive(Debug)]
 pub(super) struct Stream {
     /// The next block that will be read, if the reader goes on.
@@ -39,7 +39,7 @@ pub(super) enum Verdict {
     Stride,
     /// A little behind.
     Past,
-    /// It has nothing to do with it.
+    /// It is unrelated.
     Other,
 }
 
@@ -82,7 +82,7 @@ impl Stream {
         self.absorb(tunables);
     }
 
-    /// Compares an access that no stream expects with this stream, and moves it accordingly.
+    /// Matches an unexpected access with this stream, and moves it accordingly.
     pub(super) fn meet(
         &mut self,
         tunables: &PrefetchTunables,
@@ -141,8 +141,8 @@ impl Stream {
         jumped
     }
 
-    /// After a hit of `count` blocks: reaches further, and says what to prefetch. When `pressed`,
-    /// the distance does not double.
+    /// After a hit of `count` blocks: reaches further, and returns what to prefetch. When
+    /// `pressed`, the distance does not double.
     pub(super) fn advance(
         &mut self,
         tunables: &PrefetchTunables,

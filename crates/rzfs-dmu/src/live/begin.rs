@@ -5,9 +5,9 @@ use crate::txg::{BeginError, Gate, OpenTx, Patience, Stopped, TxgEngine};
 use std::sync::Arc;
 
 impl TxgEngine {
-    /// Begins a transaction in the open group that changes these objects (and new ones); waits as
-    /// long as too much is dirty or the pool is suspended, and for transactions of older groups
-    /// that have the objects.
+    /// Begins a transaction in the open group that changes these objects (and new ones); waits
+    /// while too much is dirty or the pool is suspended, and for transactions of older groups on
+    /// the objects.
     ///
     /// # Errors
     /// [`BeginError::Stopped`].
@@ -15,8 +15,8 @@ impl TxgEngine {
         self.begin_with(objects, Patience::Wait)
     }
 
-    /// As [`TxgEngine::begin`]; who does not wait for a suspended pool changes it in memory, for as
-    /// long as there is room.
+    /// As [`TxgEngine::begin`]; a caller that does not wait for a suspended pool changes it in
+    /// memory as long as there is room.
     ///
     /// # Errors
     /// [`BeginError`].
@@ -29,8 +29,8 @@ impl TxgEngine {
         Ok(self.counted(self.enter(gates(objects)))?)
     }
 
-    /// Begins a transaction that frees space: it waits only while as much is dirty as may be. While
-    /// the pool is suspended it changes it in memory, for as long as there is room.
+    /// Begins a transaction that frees space: it waits only while the dirty limit is reached. While
+    /// the pool is suspended it changes it in memory, as long as there is room.
     ///
     /// # Errors
     /// [`BeginError`].
@@ -43,7 +43,7 @@ impl TxgEngine {
         Ok(self.counted(self.enter(gates(objects)))?)
     }
 
-    /// Begins a transaction that others wait for: it is never delayed.
+    /// Begins a transaction that others depend on: it is never delayed.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -52,7 +52,7 @@ impl TxgEngine {
     }
 }
 
-/// What keeps transactions of one object in the order of their groups.
+/// The gates that order transactions of one object by group.
 fn gates<'a>(objects: &'a [&LiveObject]) -> impl ExactSizeIterator<Item = &'a Arc<Gate>> + Clone {
     objects.iter().map(|object| object.gate())
 }

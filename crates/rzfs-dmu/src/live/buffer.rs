@@ -5,8 +5,7 @@ use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 
-/// The contents of a dirty block: changed in place while nobody else looks at it, copied
-/// otherwise.
+/// The contents of a dirty block: changed in place while unshared, copied otherwise.
 #[derive(Clone, Debug)]
 pub(super) struct DirtyBuffer(Arc<Contents>);
 
@@ -29,17 +28,17 @@ impl DirtyBuffer {
         self.0.len()
     }
 
-    /// The contents now, shared.
+    /// The current contents, shared.
     pub(super) fn bytes(&self) -> Bytes {
         Bytes::from_owner(Shared(Arc::clone(&self.0)))
     }
 
-    /// Whether both are the same contents in memory, not only equal ones.
+    /// Whether both are the same memory, not only equal contents.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The contents to change.
+    /// The contents, for changes.
     pub(super) fn make_mut(&mut self) -> io::Result<&mut [u8]> {
         if Arc::get_mut(&mut self.0).is_none() {
             *self = Self::new(self.0.len(), &self.0)?;

@@ -1,14 +1,14 @@
-//! What a check of an object has found to be readable.
+//! The result of checking that an object is readable.
 
 use rzfs_format::{ObjectId, Txg};
 use std::ops::Range;
 
-/// Blocks of an object above which all could be read that was on disk a moment ago.
+/// Blocks of an object whose parents on disk were readable at the time of the check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckedBlocks {
     object: ObjectId,
     blocks: Range<u64>,
-    /// When the newest block was born that was on disk.
+    /// The birth of the newest block on disk.
     newest: Txg,
 }
 
@@ -21,7 +21,7 @@ impl CheckedBlocks {
         Self { object, blocks, newest }
     }
 
-    /// What needs no second look above these blocks: what was born up to this txg.
+    /// The txg up to which parents of these blocks need no second check.
     pub(super) fn known_until(&self, object: ObjectId, blocks: &Range<u64>) -> Txg {
         let has_all = self.blocks.start <= blocks.start && blocks.end <= self.blocks.end;
         if self.object == object && has_all { self.newest } else { Txg(0) }

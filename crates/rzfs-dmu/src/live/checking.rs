@@ -1,8 +1,8 @@
-//! Whether what is above blocks on disk can be read.
+//! Checking that the parents of blocks on disk can be read.
 //!
-//! The txg that writes or frees blocks has to read what is above them, and then it is too late to
-//! tell anybody that it is damaged. So it is looked at before: once before the transaction begins,
-//! as nobody else should wait for devices then, and in the transaction what has changed meanwhile.
+//! The txg that writes or frees blocks has to read their parents, when it is too late to report
+//! damage. So they are checked before: once before the transaction begins, as others should not
+//! wait for devices then, and in the transaction for what has changed meanwhile.
 
 use super::checked::CheckedBlocks;
 use super::object::LiveObject;
@@ -12,23 +12,23 @@ use crate::tree::AboveCheck;
 use rzfs_format::{BlockId, Txg};
 use std::ops::Range;
 
-/// Indirect blocks that are looked at before an object is freed.
+/// Indirect blocks checked before an object is freed.
 const MOST_CHECKED: u64 = 1024;
 
 impl LiveObject {
-    /// Makes sure that blocks can be written, shared or freed: what is above them on disk can be
-    /// read. To be called before a transaction is begun, which then does not wait for devices; it
-    /// checks once more what has changed since.
+    /// Checks that blocks can be written, shared or freed: their parents on disk can be read. To be
+    /// called before a transaction begins, which then does not wait for devices; it rechecks what
+    /// has changed since.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// A parent cannot be read.
     pub fn check_blocks(&self, blocks: Range<BlockId>) -> Result<CheckedBlocks, DmuError> {
         let blocks = blocks.start.0..blocks.end.0;
         let newest = self.check_above(blocks.clone(), &CheckedBlocks::NONE)?;
         Ok(CheckedBlocks::new(self.id(), blocks, newest))
     }
 
-    /// The same for a transaction, after a check.
+    /// The same in a transaction, after a check.
     pub(super) fn check_again(
         &self,
         blocks: Range<u64>,
@@ -37,8 +37,7 @@ impl LiveObject {
         self.check_above(blocks, checked).map(drop)
     }
 
-    /// Reads what is above blocks and was not checked; tells when the newest block was born that
-    /// is on disk.
+    /// Reads unchecked parents of blocks; returns the birth of the newest block on disk.
     fn check_above(&self, blocks: Range<u64>, checked: &CheckedBlocks) -> Result<Txg, DmuError> {
         let newer_than = checked.known_until(self.id(), &blocks);
         loop {
@@ -52,8 +51,7 @@ impl LiveObject {
         }
     }
 
-    /// Makes sure of one block that is about to be replaced, unless the txgs that are under way
-    /// change it already.
+    /// Checks one block that is about to be replaced, unless a txg in progress already changes it.
     pub(super) fn check_above_block(&self, block: BlockId) -> Result<(), DmuError> {
         let is_changed = {
             let state = self.state();
@@ -67,11 +65,11 @@ impl LiveObject {
         self.check_again(block.0..block.0.saturating_add(1), &CheckedBlocks::NONE)
     }
 
-    /// Makes sure that everything above its blocks can be read, as far as that can be told in
-    /// reasonable time: of a very long object only the beginning is looked at.
+    /// Checks that all parents of its blocks can be read, as far as possible in reasonable time:
+    /// only the beginning of a very long object is checked.
     ///
     /// # Errors
-    /// It cannot be read: freeing the object would leak what is below it.
+    /// One cannot be read: freeing the object would leak what is below it.
     pub fn check_tree(&self) -> Result<(), DmuError> {
         loop {
             let Some(on_disk) = self.synced() else { return Ok(()) };

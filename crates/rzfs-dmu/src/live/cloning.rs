@@ -1,9 +1,9 @@
-//! Blocks that several objects share (spec 02, section 10.2).
+//! Blocks shared by several objects (spec 02, section 10.2).
 //!
-//! A clone is a block pointer of another object that becomes part of this one: its address, its
-//! contents and its physical birth stay, its logical birth is the txg in which it was cloned. It
-//! is in a version until it is synced, as a dirty buffer is; whoever owns the space is told of it
-//! then and counts the reference.
+//! A clone is a block pointer of another object that becomes part of this one: it keeps its
+//! address, contents and physical birth; its logical birth is the txg in which it was cloned. Until
+//! it is synced it is in a version, like a dirty buffer; then the owner of the space is notified
+//! and counts the reference.
 
 use super::object::LiveObject;
 use super::reading::Origin;
@@ -12,19 +12,19 @@ use crate::{DmuError, Object};
 use rzfs_format::{BlockId, BlockPointer, ByteOrder};
 use std::ops::Range;
 
-/// What a block is that may be cloned.
+/// The state of a block to be cloned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloneSource {
-    /// A hole: its clone is one.
+    /// A hole: its clone is a hole.
     Hole,
-    /// A block that is on disk, or embedded in its pointer.
+    /// A block on disk, or embedded in its pointer.
     Block(BlockPointer),
-    /// Contents that are not on disk yet, which cannot be cloned.
+    /// Contents not on disk yet, which cannot be cloned.
     Dirty,
 }
 
 impl CloneSource {
-    /// The pointer that stands for it in records.
+    /// The pointer that represents it in records.
     #[must_use]
     pub const fn pointer(&self) -> BlockPointer {
         match self {
@@ -33,8 +33,8 @@ impl CloneSource {
         }
     }
 
-    /// What the blocks of a range of an object on disk are, up to the first that cannot be cloned.
-    /// They stay so long as the object does.
+    /// The blocks in a range of an object on disk, up to the first that cannot be cloned. The
+    /// result stays valid as long as the object does.
     ///
     /// # Errors
     /// An indirect block cannot be read.
@@ -50,7 +50,7 @@ impl CloneSource {
         Ok(sources)
     }
 
-    /// What a pointer in a record stands for.
+    /// The source represented by a pointer in a record.
     #[must_use]
     pub fn of_record(pointer: BlockPointer) -> Self {
         of(pointer)
@@ -58,8 +58,8 @@ impl CloneSource {
 }
 
 impl LiveObject {
-    /// What the blocks of a range are, as far as they can be cloned: with the first one that is
-    /// dirty the list ends. It stays true while the caller keeps others from changing the object.
+    /// The blocks in a range that can be cloned: the list ends with the first dirty one. The result
+    /// stays valid while the caller keeps others from changing the object.
     ///
     /// # Errors
     /// An indirect block cannot be read, or the object does not exist.
@@ -80,11 +80,11 @@ impl LiveObject {
         Ok(sources)
     }
 
-    /// Makes the blocks from `first` on those of another object, or holes. The sizes of the
-    /// blocks are equal, and what is shared is not freed before the transaction's txg.
+    /// Replaces the blocks from `first` on by those of another object, or holes. The block sizes
+    /// are equal, and shared blocks are not freed before the transaction's txg.
     ///
     /// # Errors
-    /// What is above the blocks cannot be read, or the object does not exist any more.
+    /// The parents of the blocks cannot be read, or the object does not exist any more.
     pub fn clone_blocks(
         &self,
         tx: &dyn Transaction,
@@ -105,7 +105,7 @@ impl LiveObject {
     }
 }
 
-/// What a block on disk is. Blocks of another byte order are not shared with objects of this one.
+/// The source for a block on disk. Blocks of the other byte order are not shared.
 fn of(pointer: BlockPointer) -> CloneSource {
     if pointer.is_hole() {
         CloneSource::Hole

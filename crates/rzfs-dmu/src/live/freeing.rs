@@ -1,7 +1,7 @@
-//! How much of an object one txg frees.
+//! Limits the part of an object that one txg frees.
 //!
-//! A txg remembers every block that dies in it until it is on disk. Whoever frees much therefore
-//! does it piece by piece, from the end on, and is told here where a piece begins.
+//! A txg keeps every block that dies in it in memory until it is on disk. So large ranges are freed
+//! piece by piece, from the end on; this finds the start of a piece.
 
 use super::object::LiveObject;
 use crate::DmuError;
@@ -10,18 +10,17 @@ use rzfs_format::dnode::Dnode;
 use rzfs_format::{BlockId, BlockPointer};
 use std::ops::{ControlFlow, Range};
 
-/// Blocks of an object that are to be freed together: the last ones of a range.
+/// Blocks of an object to free together: the last ones of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Where it begins; at the beginning of the range, if the rest of this is all holes or part
-    /// of the piece.
+    /// Its start; the beginning of the range, if all before this is holes or part of the piece.
     pub first: BlockId,
-    /// Data blocks on disk that it has.
+    /// Number of data blocks on disk in it.
     pub blocks: u64,
 }
 
 impl LiveObject {
-    /// Data blocks that the object has on disk, holes not counted.
+    /// Data blocks that the object has on disk, excluding holes.
     #[must_use]
     pub fn blocks_on_disk(&self) -> u64 {
         let state = self.state();
@@ -30,8 +29,8 @@ impl LiveObject {
         blocks.min(dnode.max_block_id.0.saturating_add(1))
     }
 
-    /// The end of a range of blocks, as far as there are no more than `most`, which is at least
-    /// one, on disk in it. What is dirty does not count.
+    /// The end of a range of blocks that has no more than `most` blocks on disk, where `most` is at
+    /// least one. Dirty blocks do not count.
     ///
     /// # Errors
     /// An indirect block cannot be read.
@@ -61,18 +60,18 @@ fn last_piece(tree: &Tree<'_>, range: &Range<BlockId>, most: u64) -> Result<Piec
     Ok(Piece { first, blocks: most.max(1) - search.left })
 }
 
-/// A walk along a tree from the end of a range on.
+/// A backward walk through a tree from the end of a range.
 struct Search<'a> {
     tree: &'a Tree<'a>,
     range: Range<u64>,
-    /// Blocks that the piece may still have.
+    /// Blocks that the piece may still take.
     left: u64,
     visited: Visited,
 }
 
 impl Search<'_> {
-    /// Goes through the blocks of `level` from `first` on; breaks off behind the first block that
-    /// is too much.
+    /// Visits the blocks of `level` from `first` on, backwards; stops after the first block that is
+    /// too much.
     fn walk(
         &mut self,
         level: u8,
@@ -94,7 +93,7 @@ impl Search<'_> {
                 continue;
             }
             let is_inside = start >= self.range.start && end <= self.range.end;
-            // What a pointer says is no more than there is room for below it.
+            // A pointer's fill count is at most the room below it.
             let blocks = if level == 0 { 1 } else { pointer.fill().clamp(1, end - start) };
             if is_inside && let Some(left) = self.left.checked_sub(blocks) {
                 self.left = left;

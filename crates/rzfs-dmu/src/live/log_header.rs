@@ -1,4 +1,4 @@
-//! The header of an object set's intent log, which is in the set's root block and so changes with
+//! The header of an object set's intent log, which is in the set's root block and thus changes with
 //! the txgs that write it (spec 05, section 10.1).
 
 use parking_lot::Mutex;
@@ -6,7 +6,7 @@ use rzfs_format::Txg;
 use rzfs_format::zil::ZilHeader;
 use std::collections::BTreeMap;
 
-/// Headers that are not on disk yet, by the txgs that write them.
+/// Headers not on disk yet, by the txgs that write them.
 #[derive(Debug, Default)]
 pub(super) struct PendingHeaders(Mutex<BTreeMap<Txg, ZilHeader>>);
 
@@ -15,7 +15,7 @@ impl PendingHeaders {
         self.0.lock().is_empty()
     }
 
-    /// As the youngest txg that has changed it leaves it.
+    /// The header as of the youngest txg that changed it.
     pub(super) fn newest(&self) -> Option<ZilHeader> {
         self.0.lock().last_key_value().map(|(_, header)| header.clone())
     }
@@ -28,12 +28,12 @@ impl PendingHeaders {
         self.0.lock().get(&txg).cloned()
     }
 
-    /// Forgets them all.
+    /// Drops all headers.
     pub(super) fn clear(&self) {
         self.0.lock().clear();
     }
 
-    /// Forgets the header of a txg, unless it was changed after it was written.
+    /// Drops the header of a txg, unless it was changed after it was written.
     pub(super) fn settle(&self, txg: Txg, written: &ZilHeader) {
         let mut pending = self.0.lock();
         if pending.get(&txg) == Some(written) {

@@ -1,30 +1,30 @@
-//! Choosing numbers for new objects (spec 03, section 5).
+//! Allocating numbers for new objects (spec 03, section 5).
 //!
-//! Numbers are given out upwards, past blocks of dnodes that are nearly full. Whoever frees many
-//! objects makes the search begin anew.
+//! Numbers are allocated upwards, skipping nearly full dnode blocks. After many frees the search
+//! restarts.
 
 use crate::{DmuError, Objset};
 use rzfs_format::dnode::{SLOTS_PER_BLOCK, slots};
 use rzfs_format::{BlockId, BlockPointer, ObjectId};
 use std::collections::HashMap;
 
-/// Blocks of dnodes that have more dnodes than this are passed by.
+/// Dnode blocks with more dnodes than this are skipped.
 const NEARLY_FULL: u64 = 24;
-/// Freed objects after which the search begins anew (`dmu_rescan_dnode_threshold`).
+/// Freed objects after which the search restarts (`dmu_rescan_dnode_threshold`).
 const RESCAN_AFTER: u64 = 131_072;
 const PER_BLOCK: u64 = SLOTS_PER_BLOCK as u64;
 
-/// Slots of a block of dnodes, a bit for each one that is taken.
+/// Slots of a dnode block, one bit for each slot in use.
 type Slots = u32;
 
-/// Which numbers are free.
+/// Tracks free object numbers.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     /// The next number to try.
     next: u64,
-    /// The block of dnodes that `next` is in, with what is taken of it.
+    /// The dnode block that contains `next`, with its slots in use.
     current: Option<(u64, Slots)>,
-    /// What is taken, by block, but not on disk yet.
+    /// Numbers in use but not on disk yet, by block.
     taken: HashMap<u64, Slots>,
     freed: u64,
 }
@@ -36,8 +36,7 @@ const fn mask(first: u64, count: u8) -> Slots {
 }
 
 impl Numbers {
-    /// Takes a free number for an object of `count` slots; `on_disk` is the set as it was last
-    /// synced.
+    /// Allocates a number for an object of `count` slots; `on_disk` is the set as last synced.
     pub(super) fn take(&mut self, on_disk: &Objset, count: u8) -> Result<ObjectId, DmuError> {
         loop {
             let block = self.next / PER_BLOCK;
@@ -47,7 +46,7 @@ impl Numbers {
             let used = match self.current {
                 Some((current, used)) if current == block => used,
                 _ => match self.used_slots(on_disk, block) {
-                    // Nobody can tell what is free in a damaged block, nor write to it.
+                    // In a damaged block free slots are unknown, and it cannot be written.
                     Err(error) if error.is_damage() => Slots::MAX,
                     used => used?,
                 },
@@ -65,7 +64,7 @@ impl Numbers {
         }
     }
 
-    /// Takes this very number; tells whether it was free.
+    /// Claims this number; returns whether it was free.
     pub(super) fn claim(
         &mut self,
         on_disk: &Objset,
@@ -85,7 +84,7 @@ impl Numbers {
         Ok(true)
     }
 
-    /// Says that a number that was taken is on disk, or was given up.
+    /// Marks an allocated number as written to disk, or as unused again.
     pub(super) fn settle(&mut self, number: ObjectId, count: u8) {
         let (block, slot) = (number.0 / PER_BLOCK, number.0 % PER_BLOCK);
         if let Some(taken) = self.taken.get_mut(&block) {
@@ -96,7 +95,7 @@ impl Numbers {
         }
     }
 
-    /// Says that an object is gone from disk.
+    /// Records that an object is gone from disk.
     pub(super) fn free(&mut self) {
         self.freed += 1;
         if self.freed >= RESCAN_AFTER {
@@ -118,8 +117,8 @@ impl Numbers {
         let contents = meta.read_block(BlockId(block))?;
         let mut last = None;
         for (slot, dnode) in slots(&contents.data, contents.order) {
-            // What lies between this dnode and the one before belongs to that one. A dnode that
-            // cannot be read keeps its slot.
+            // The slots between this dnode and the one before belong to that one. An unreadable
+            // dnode keeps its slot.
             if let Some(owner) = last.take() {
                 used |= mask(owner, (slot as u64 - owner) as u8);
             }
@@ -134,7 +133,7 @@ impl Numbers {
     }
 }
 
-/// The first block of dnodes from `from` on that may have free slots.
+/// The first dnode block from `from` on that may have free slots.
 fn block_with_room(on_disk: &Objset, from: u64) -> Result<u64, DmuError> {
     let Some(meta) = on_disk.meta_object() else { return Ok(from) };
     let per_group = 1_u64 << meta.dnode().pointers_shift();

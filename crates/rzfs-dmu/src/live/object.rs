@@ -1,4 +1,4 @@
-//! Objects that change.
+//! Live objects.
 
 use super::buffer::DirtyBuffer;
 use super::checked::CheckedBlocks;
@@ -27,9 +27,9 @@ pub struct LiveObject {
 /// A range of bytes to free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// All to the end of the object, which becomes shorter.
+    /// Everything up to the end of the object, which becomes shorter.
     ToEnd,
 }
 
@@ -48,13 +48,13 @@ impl LiveObject {
         self.core.id
     }
 
-    /// The set that it belongs to.
+    /// The set it belongs to.
     #[must_use]
     pub const fn objset(&self) -> &LiveObjset {
         &self.objset
     }
 
-    /// Why it does not exist.
+    /// The error when it does not exist.
     pub(super) fn not_allocated(&self) -> DmuError {
         let (objset, object) = (self.objset.id(), self.core.id);
         self.objset.require_current().err().unwrap_or(DmuError::NotAllocated { objset, object })
@@ -129,15 +129,15 @@ impl LiveObject {
         Ok(self.outline()?.has_spill)
     }
 
-    /// The object as it is on disk, when that is all there is: nothing of it is dirty. It stays
-    /// true for as long as the caller keeps others from changing the object.
+    /// The object on disk, if nothing of it is dirty. The result stays valid while the caller keeps
+    /// others from changing the object.
     #[must_use]
     pub fn clean(&self) -> Option<Object> {
         let is_clean = self.core.state.read().versions.is_empty();
         if is_clean { self.on_disk() } else { None }
     }
 
-    /// The object as it is on disk, whatever of it is dirty; `None` when nothing of it is there.
+    /// The object on disk, regardless of dirty data; `None` if it is not on disk.
     #[must_use]
     pub fn on_disk(&self) -> Option<Object> {
         let dnode = self.core.state.read().synced.clone()?;
@@ -148,13 +148,13 @@ impl LiveObject {
         self.core.state.read()
     }
 
-    /// Whether something of it is dirty in a txg.
+    /// Whether it has dirty data in a txg.
     #[must_use]
     pub fn is_dirty_in(&self, txg: Txg) -> bool {
         self.core.state.read().versions.iter().any(|version| version.txg == txg)
     }
 
-    /// Bytes of those of its blocks that are dirty in a txg.
+    /// Total size of these blocks that are dirty in a txg.
     #[must_use]
     pub fn dirty_bytes(&self, txg: Txg, blocks: Range<u64>) -> u64 {
         let state = self.core.state.read();
@@ -183,13 +183,13 @@ impl LiveObject {
         Ok(self.outline()?.max_block_id)
     }
 
-    /// Space used by what is on disk, in bytes.
+    /// Space used on disk, in bytes.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.core.state.read().synced.as_ref().map_or(0, |dnode| dnode.used)
     }
 
-    /// Changes the object in a transaction: `change` gets the version of its txg.
+    /// Changes the object in a transaction: calls `change` with the version of its txg.
     pub(super) fn modify<R>(
         &self,
         tx: &dyn Transaction,
@@ -235,7 +235,7 @@ impl LiveObject {
         })
     }
 
-    /// Changes the type of an object that has no contents.
+    /// Changes the type of an object without contents.
     ///
     /// # Errors
     /// The object does not exist any more.
@@ -250,7 +250,7 @@ impl LiveObject {
     /// Writes `data` at `offset`.
     ///
     /// # Errors
-    /// A block that is only partly overwritten cannot be read, or the object does not exist.
+    /// A partly overwritten block cannot be read, or the object does not exist.
     pub fn write(&self, tx: &dyn Transaction, offset: u64, data: &[u8]) -> Result<(), DmuError> {
         let block_size = u64::from(self.data_block_size()?);
         let mut at = offset;
@@ -266,7 +266,7 @@ impl LiveObject {
         Ok(())
     }
 
-    /// Writes `data` into one block, from byte `start` of it on.
+    /// Writes `data` into one block, starting at byte `start`.
     fn write_in_block(
         &self,
         tx: &dyn Transaction,
@@ -296,8 +296,8 @@ impl LiveObject {
         .map_err(|source| self.no_memory(block, source))
     }
 
-    /// Lets `edit` change a block in place. It is told the byte order in which the contents are,
-    /// and has to leave them in the machine's.
+    /// Calls `edit` to change a block in place. It gets the byte order of the contents, and must
+    /// leave them in the machine's.
     pub(super) fn modify_block<R>(
         &self,
         tx: &dyn Transaction,
@@ -318,7 +318,7 @@ impl LiveObject {
         .map_err(|source| self.no_memory(block, source))
     }
 
-    /// The contents to begin a dirty block of `txg` with; nothing if it is dirty already.
+    /// The initial contents of a dirty block of `txg`; empty if it is dirty already.
     fn base_for(&self, txg: Txg, block: BlockId) -> Result<Block, DmuError> {
         let is_dirty = {
             let state = self.core.state.read();
@@ -332,7 +332,7 @@ impl LiveObject {
             let state = self.core.state.read();
             state.synced.as_deref().is_some_and(|dnode| block > dnode.max_block_id)
         };
-        // Reading what is not there does not look at what is above it.
+        // Reading a missing block does not check its parents.
         if is_new {
             self.check_above_block(block)?;
         }
@@ -345,17 +345,15 @@ impl LiveObject {
         DmuError::Memory { bookmark, source: Arc::new(source) }
     }
 
-    /// Frees the bytes from `offset` on: they read as zeros then.
+    /// Frees the bytes from `offset` on, which then read as zeros.
     ///
     /// # Errors
-    /// What is above them, or a block that is only partly freed, cannot be read, or the object does
-    /// not exist.
+    /// Their parents, or a partly freed block, cannot be read, or the object does not exist.
     pub fn free(&self, tx: &dyn Transaction, offset: u64, len: Extent) -> Result<(), DmuError> {
         self.free_checked(tx, offset, len, &CheckedBlocks::NONE)
     }
 
-    /// The same after a check: of what is above the bytes only that is looked at which has changed
-    /// since.
+    /// The same after a check: only parents that have changed since are rechecked.
     ///
     /// # Errors
     /// As [`LiveObject::free`].
@@ -408,8 +406,8 @@ impl LiveObject {
         Ok(())
     }
 
-    /// Changes the size of the object's blocks, which is possible while there is one at most; its
-    /// contents stay, cut or padded with zeros.
+    /// Changes the object's block size, which is possible while it has at most one block; its
+    /// contents are kept, truncated or padded with zeros.
     ///
     /// # Errors
     /// The object has several blocks, its only one cannot be read, or it does not exist.
@@ -486,11 +484,11 @@ impl LiveObject {
         })
     }
 
-    /// Frees the object: all its blocks and its number. What lies below damage is leaked: see
+    /// Frees the object: all its blocks and its number. Blocks below damage are leaked: see
     /// [`LiveObject::check_tree`].
     ///
     /// # Errors
-    /// It does not exist already.
+    /// It does not exist.
     pub fn destroy(&self, tx: &dyn Transaction) -> Result<(), DmuError> {
         self.modify(tx, |version| {
             version.blocks.clear();

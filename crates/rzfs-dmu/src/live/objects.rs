@@ -1,4 +1,4 @@
-//! The objects of a set: those that are in memory, those that are read, and new ones.
+//! The objects of a set: those in memory, those read from disk, and new ones.
 
 use super::numbers::Numbers;
 use super::object::LiveObject;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 /// Dead entries after which the table of objects is swept.
 const SWEEP_AFTER: usize = 4096;
 
-/// What a new object is to be.
+/// The parameters of a new object.
 #[derive(Clone, Copy, Debug)]
 pub struct NewObject<'a> {
     /// Its type.
@@ -51,22 +51,21 @@ impl LiveObjset {
         }
     }
 
-    /// Those of the objects with these numbers that exist and can be read, in no order. The blocks
-    /// are read all at once that the dnodes lie in of those that are not in memory.
+    /// Those of the objects with these numbers that exist and can be read, in no particular order.
+    /// The dnode blocks of objects that are not in memory are read together.
     #[must_use]
     pub fn objects_of(&self, ids: &[ObjectId]) -> Vec<LiveObject> {
         let is_missing = |id: &ObjectId| self.in_memory(*id).is_none();
         let missing: Vec<ObjectId> = ids.iter().copied().filter(is_missing).collect();
         let synced = self.synced();
         let read = synced.objects_of(&missing).into_iter();
-        // They are kept until the last one is found.
+        // They are held until the last one is found.
         let _adopted: Vec<_> =
             read.map(|object| self.adopt(&synced, object.id(), Ok(object))).collect();
         ids.iter().filter_map(|id| self.object(*id).ok()).collect()
     }
 
-    /// Takes what was read for the truth, which it is only if nothing was synced meanwhile; so is
-    /// an error.
+    /// Accepts what was read, or an error, if nothing was synced meanwhile.
     fn adopt(
         &self,
         synced: &Objset,
@@ -99,7 +98,7 @@ impl LiveObjset {
         Ok(object)
     }
 
-    /// Makes a new object with a number of its own.
+    /// Creates an object with a newly allocated number.
     ///
     /// # Errors
     /// Dnodes cannot be read, no number is free, or the set is superseded.
@@ -113,11 +112,10 @@ impl LiveObjset {
         Ok(self.insert(tx, id, new))
     }
 
-    /// Makes a new object with this number; `None` if the number is taken.
+    /// Creates an object with this number; `None` if the number is in use.
     ///
     /// # Errors
-    /// Dnodes cannot be read, the number is not one that an object can have, or the set is
-    /// superseded.
+    /// Dnodes cannot be read, the number is invalid, or the set is superseded.
     pub fn claim(
         &self,
         tx: &dyn Transaction,
@@ -130,9 +128,9 @@ impl LiveObjset {
         Ok(is_free.then(|| self.insert(tx, id, new)))
     }
 
-    /// Lets `choose` look for numbers: what is on disk together with what is taken. A number that
-    /// is written counts as taken until whoever syncs has the lock, so only what is on disk once
-    /// the lock is held is sure to have those that do not count any more.
+    /// Calls `choose` with the numbers on disk and in use. A number that is written counts as in
+    /// use until the syncing thread has the lock, so only the set on disk read under the lock is
+    /// sure to include numbers that no longer count.
     fn with_numbers<R>(
         &self,
         choose: impl Fn(&mut Numbers, &Objset) -> Result<R, DmuError>,
@@ -147,7 +145,7 @@ impl LiveObjset {
         }
     }
 
-    /// Makes an accounting object, whose dnode is in the set's root block.
+    /// Creates an accounting object, whose dnode is in the set's root block.
     pub fn create_special(
         &self,
         tx: &dyn Transaction,
@@ -188,7 +186,7 @@ impl LiveObjset {
     }
 }
 
-/// Drops the entries of objects that nobody holds, when there may be many of them.
+/// Drops the entries of objects without holders, when there may be many of them.
 fn sweep(objects: &mut HashMap<ObjectId, Weak<ObjectCore>>) {
     if objects.len() >= SWEEP_AFTER && objects.len() == objects.capacity() {
         objects.retain(|_, core| core.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! Object sets that change.
+//! Live object sets.
 
 use super::log_header::PendingHeaders;
 use super::numbers::Numbers;
@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-/// Txgs in which an object can be dirty at one time are told apart by their last bits.
+/// Txgs in which an object can be dirty at one time differ in their low bits.
 const SLOTS: usize = 4;
 
 /// Objects that are dirty in one txg.
 pub(super) type DirtyObjects = BTreeMap<ObjectId, Arc<ObjectCore>>;
 
-/// An object set that changes; a handle that can be cloned and shared.
+/// A live object set; a handle that can be cloned and shared.
 #[derive(Clone, Debug)]
 pub struct LiveObjset {
     pub(super) inner: Arc<Inner>,
@@ -32,23 +32,23 @@ pub(super) struct Inner {
     pipeline: Arc<BlockPipeline>,
     id: ObjsetId,
     key: Option<Arc<DatasetKey>>,
-    /// What is on disk.
+    /// The set on disk.
     pub(super) synced: RwLock<Objset>,
     pub(super) objects: Mutex<HashMap<ObjectId, Weak<ObjectCore>>>,
     pub(super) dirty: [Mutex<DirtyObjects>; SLOTS],
     pub(super) numbers: Mutex<Numbers>,
     pub(super) headers: PendingHeaders,
-    /// Whether another set has taken its place.
+    /// Whether another set has replaced it.
     pub(super) is_superseded: AtomicBool,
     pub(super) orphans: Orphans,
 }
 
 impl LiveObjset {
-    /// Makes a set that is on disk changeable. There must be one live set of it only.
+    /// Opens a set on disk for changes. There must be only one live set of it.
     #[must_use]
     pub fn open(synced: Objset) -> Self {
         let (pipeline, id) = (Arc::clone(synced.pipeline()), synced.id());
-        // Whoever else has it need not care what takes its place here.
+        // Other holders are not affected by its replacement here.
         let synced = synced.kept();
         Self {
             inner: Arc::new(Inner {
@@ -66,7 +66,7 @@ impl LiveObjset {
         }
     }
 
-    /// A new set without objects; nothing of it is on disk before it is synced. With a key it is
+    /// A new set without objects; it is not on disk before it is synced. With a key it is
     /// encrypted.
     #[must_use]
     pub fn create(
@@ -94,7 +94,7 @@ impl LiveObjset {
         self.inner.id
     }
 
-    /// The pipeline that its blocks are read through.
+    /// The pipeline that reads its blocks.
     #[must_use]
     pub fn pipeline(&self) -> &Arc<BlockPipeline> {
         &self.inner.pipeline
@@ -106,47 +106,46 @@ impl LiveObjset {
         self.inner.key.as_ref()
     }
 
-    /// Whether it is encrypted and was opened without the key: nothing of it can be changed but
-    /// the header of its intent log.
+    /// Whether it is encrypted and was opened without the key: only the header of its intent log
+    /// can be changed.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.synced().is_locked()
     }
 
-    /// The set as it is on disk. What another one replaces of it may be overtaken while it is read,
-    /// which is nobody's error; whoever keeps its blocks from being used again reads one that is
-    /// [kept](Objset::kept).
+    /// The set on disk. Blocks of it may be replaced while they are read, which is not an error; a
+    /// reader that keeps its blocks from being reused reads one that is [kept](Objset::kept).
     #[must_use]
     pub fn synced(&self) -> Objset {
         self.inner.synced.read().clone()
     }
 
-    /// Says what is on disk from now on.
+    /// Replaces the set on disk.
     pub(super) fn replace_synced(&self, with: impl FnOnce(&Objset) -> Objset) {
         let mut synced = self.inner.synced.write();
         let new = with(&synced);
         std::mem::replace(&mut *synced, new).set_replaced();
     }
 
-    /// Whether something of it is dirty in a txg.
+    /// Whether it has dirty data in a txg.
     #[must_use]
     pub fn is_dirty(&self, txg: Txg) -> bool {
         !self.dirty(txg).lock().is_empty() || self.inner.headers.of(txg).is_some()
     }
 
-    /// Whether nothing of it is dirty in any txg.
+    /// Whether it has no dirty data in any txg.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.inner.headers.is_empty() && !self.has_dirty_objects()
     }
 
-    /// Whether an object of it is dirty in some txg.
+    /// Whether it has a dirty object in some txg.
     #[must_use]
     pub fn has_dirty_objects(&self) -> bool {
         self.inner.dirty.iter().any(|dirty| !dirty.lock().is_empty())
     }
 
-    /// Whether somebody else has a handle to it, or to one of its objects.
+    /// Whether there are other handles to it or to one of its objects.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.inner) > 1
@@ -160,7 +159,7 @@ impl LiveObjset {
         self.dirty(txg).lock().insert(core.id, Arc::clone(core));
     }
 
-    /// The header of the set's intent log, as the youngest txg that has changed it leaves it.
+    /// The header of the set's intent log, as of the youngest txg that changed it.
     ///
     /// # Errors
     /// The header on disk is damaged.
@@ -172,9 +171,9 @@ impl LiveObjset {
         }
     }
 
-    /// Has the transaction's txg write this header into the set's root block; the set is dirty
-    /// then, if nothing else of it is. Whoever derives it from [`LiveObjset::log_header`] sees
-    /// to it that nobody else does so at the same time.
+    /// Sets the header that the transaction's txg writes to the set's root block, which makes the
+    /// set dirty. A caller that derives it from [`LiveObjset::log_header`] must make sure that no
+    /// other one does so at the same time.
     pub fn set_log_header(&self, tx: &dyn Transaction, header: ZilHeader) {
         self.inner.headers.set(tx.txg(), header);
     }

@@ -1,4 +1,4 @@
-//! An object as a txg has left it on disk.
+//! An object on disk at some txg.
 
 use super::object::LiveObject;
 use crate::in_force::InForce;
@@ -7,8 +7,8 @@ use rzfs_format::BlockPointer;
 use rzfs_format::dnode::Dnode;
 use std::sync::Arc;
 
-/// An object as its dnode on disk was at one moment. The next sync may put another dnode there, and
-/// give the space of what only this one has to others.
+/// An object with its dnode on disk at one moment. The next sync may replace the dnode, and reuse
+/// the space of what only this one has.
 #[derive(Clone)]
 pub(super) struct OnDisk<'a> {
     object: &'a LiveObject,
@@ -16,12 +16,12 @@ pub(super) struct OnDisk<'a> {
 }
 
 impl LiveObject {
-    /// The object as this dnode has it.
+    /// The object with this dnode.
     pub(super) const fn with_dnode(&self, dnode: Arc<Dnode>) -> OnDisk<'_> {
         OnDisk { object: self, dnode }
     }
 
-    /// The object as it is on disk; `None` if nothing of it is.
+    /// The object on disk; `None` if it is not there.
     pub(super) fn synced(&self) -> Option<OnDisk<'_>> {
         let dnode = self.state().synced.clone()?;
         Some(self.with_dnode(dnode))
@@ -33,8 +33,8 @@ impl OnDisk<'_> {
         &self.dnode
     }
 
-    /// Its tree. What cannot be read of it is to be looked for anew if it is
-    /// [replaced](OnDisk::is_replaced) by then.
+    /// Its tree. After a failed read, look it up again if it is [replaced](OnDisk::is_replaced) by
+    /// then.
     pub(super) fn tree(&self) -> Tree<'_> {
         let objset = self.object.objset();
         Tree {
@@ -48,7 +48,7 @@ impl OnDisk<'_> {
         }
     }
 
-    /// Whether a sync has put another dnode on disk.
+    /// Whether a sync has replaced the dnode on disk.
     pub(super) fn is_replaced(&self) -> bool {
         let state = self.object.state();
         !state.synced.as_ref().is_some_and(|synced| Arc::ptr_eq(synced, &self.dnode))

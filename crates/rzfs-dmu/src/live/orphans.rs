@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use rzfs_format::{BlockPointer, Txg};
 
-/// Blocks of a set that nobody leads to.
+/// Blocks of a set that nothing refers to.
 #[derive(Debug, Default)]
 pub(super) struct Orphans(Mutex<Vec<BlockPointer>>);
 
@@ -16,7 +16,7 @@ impl Orphans {
         self.0.lock().extend(blocks);
     }
 
-    /// Those that were allocated up to `txg`.
+    /// Those allocated up to `txg`.
     pub(super) fn take(&self, txg: Txg) -> Vec<BlockPointer> {
         self.0.lock().extract_if(.., |block| block.physical_birth() <= txg).collect()
     }

@@ -15,35 +15,35 @@ pub(super) struct Placed {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Placements {
     current: BTreeMap<u64, Placed>,
-    /// Blocks that were placed once more since, or whose writes failed.
+    /// Blocks placed again since, or whose writes failed.
     replaced: Vec<BlockPointer>,
 }
 
 impl Placements {
-    /// Where the block with these contents is.
+    /// The place of a block with these contents.
     pub(super) fn of(&self, block: u64, buffer: &DirtyBuffer) -> Option<BlockPointer> {
         let placed = self.current.get(&block).filter(|placed| placed.buffer.is_same(buffer))?;
         Some(placed.pointer)
     }
 
-    /// A block with these contents is there.
+    /// Records the place of a block.
     pub(super) fn set(&mut self, block: u64, placed: Placed) {
         let before = self.current.insert(block, placed);
         self.replaced.extend(before.map(|before| before.pointer));
     }
 
-    /// A block was written to where it is not needed any more.
+    /// Records a written block that is not needed.
     pub(super) fn discard(&mut self, pointer: BlockPointer) {
         self.replaced.push(pointer);
     }
 
-    /// All blocks that were written.
+    /// All written blocks.
     pub(super) fn all(&self) -> impl Iterator<Item = BlockPointer> {
         let current = self.current.values().map(|placed| placed.pointer);
         current.chain(self.replaced.iter().copied())
     }
 
-    /// The blocks that nobody needs, given those that are synced.
+    /// The blocks that are not needed, given those that are synced.
     pub(super) fn unused(&self, synced: &BTreeMap<u64, DirtyBuffer>) -> Vec<BlockPointer> {
         let is_used = |block: &u64, placed: &Placed| {
             synced.get(block).is_some_and(|buffer| placed.buffer.is_same(buffer))

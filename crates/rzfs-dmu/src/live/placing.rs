@@ -1,13 +1,12 @@
-//! Dirty blocks that are written to their final places before their txg is synced (spec 05,
-//! section 11.2): the intent log needs them on disk earlier.
+//! Dirty blocks written to their final places before their txg is synced (spec 05, section 11.2),
+//! for the intent log.
 //!
 //! ```text
 //! dirty ── place ──> written, has a pointer ──┬─ the same when the txg is synced: the object's
 //!                                             └─ changed, or gone: born and freed in the txg
 //! ```
-//! The placement shares the buffer of the block. So whoever changes the block changes a copy, and
-//! whether it is still the same is a comparison of two addresses: nobody else has to know of
-//! placements.
+//! The placement shares the buffer of the block. So a later change of the block goes to a copy, and
+//! comparing two addresses shows whether it is unchanged: no other code has to know of placements.
 
 use super::buffer::DirtyBuffer;
 use super::object::LiveObject;
@@ -20,7 +19,7 @@ use bytes::Bytes;
 use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, Level, Txg};
 
-/// The contents of a block that is dirty, as they were at one moment.
+/// The contents of a dirty block at one moment.
 #[derive(Clone, Debug)]
 pub struct DirtyBlock {
     object: LiveObject,
@@ -31,7 +30,7 @@ pub struct DirtyBlock {
 }
 
 impl LiveObject {
-    /// A block as it is now, if it is dirty.
+    /// The current block, if it is dirty.
     #[must_use]
     pub fn dirty_block(&self, block: BlockId) -> Option<DirtyBlock> {
         let state = self.state();
@@ -54,7 +53,7 @@ impl LiveObject {
 }
 
 impl DirtyBlock {
-    /// The file's number and the block's.
+    /// The file's and the block's number.
     #[must_use]
     pub fn bookmark(&self) -> Bookmark {
         Bookmark {
@@ -65,7 +64,7 @@ impl DirtyBlock {
         }
     }
 
-    /// The txg that has changed it last.
+    /// The txg that last changed it.
     #[must_use]
     pub const fn txg(&self) -> Txg {
         self.txg
@@ -83,7 +82,7 @@ impl DirtyBlock {
         self.buffer.len()
     }
 
-    /// Where it was placed before, if it has not changed since.
+    /// Its earlier placement, if it has not changed since.
     #[must_use]
     pub const fn placed(&self) -> Option<BlockPointer> {
         self.placed
@@ -106,7 +105,7 @@ impl DirtyBlock {
         })
     }
 
-    /// Has the txg take over the block, or free it.
+    /// Makes the txg take over the block, or free it.
     fn note(&self, outcome: Outcome, pointer: BlockPointer) {
         let mut state = self.object.state_mut();
         let version = state.versions.iter_mut().find(|version| version.txg == self.txg);
@@ -130,9 +129,9 @@ enum Outcome {
     Failed,
 }
 
-/// Writes blocks of one set and of the transaction's txg to where they will stay, and waits for the
-/// devices but not for their caches. Answers for each where it is; `None` if it has no place: it
-/// belongs to another txg, is stored in its pointer, there is no space, or a device has failed.
+/// Writes blocks of one set and of the transaction's txg to their final places, and waits for the
+/// devices but not for their caches. Returns each block's place; `None` if it has none: it belongs
+/// to another txg, is stored in its pointer, there is no space, or a device has failed.
 ///
 /// `stream` starts when there is something to write.
 pub fn place_blocks(

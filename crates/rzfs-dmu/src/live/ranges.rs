@@ -30,7 +30,7 @@ impl RangeSet {
         self.ranges.insert(start, end);
     }
 
-    /// Takes one number out.
+    /// Removes one number.
     pub(super) fn remove(&mut self, number: u64) {
         let Some((&start, &end)) = self.ranges.range(..=number).next_back() else { return };
         if number >= end {
@@ -44,7 +44,7 @@ impl RangeSet {
         }
     }
 
-    /// The first range that has `number` or comes behind it.
+    /// The first range that contains `number` or follows it.
     pub(super) fn next(&self, number: u64) -> Option<Range<u64>> {
         let before = self.ranges.range(..=number).next_back().filter(|(_, end)| number < **end);
         let next = before.or_else(|| self.ranges.range(number..).next());

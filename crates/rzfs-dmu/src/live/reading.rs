@@ -1,4 +1,4 @@
-//! Reading an object that changes: what memory knows of it lies over what is on disk.
+//! Reading a live object: changes in memory overlay what is on disk.
 //!
 //! ```text
 //! plan    dirty buffer │ clone │ hole │ on disk      of every block, at one moment
@@ -7,9 +7,9 @@
 //!              └───────┬───────┘
 //! finish            contents                         again, where the disk was overtaken
 //! ```
-//! A block on disk may be replaced by a sync, and its space reused, between the plan and the end of
-//! reading. Then it is something else that is read, or an error of what is not in force any more:
-//! nobody is blamed for that ([`InForce`]), and the block is planned anew.
+//! A block on disk may be replaced by a sync, and its space reused, between planning and reading.
+//! The read then returns other data, or an error of a block no longer in force: this is not
+//! reported ([`InForce`]), and the block is planned again.
 
 use super::object::LiveObject;
 use super::on_disk::OnDisk;
@@ -24,18 +24,18 @@ use std::ops::Range;
 
 /// Where the contents of a block are at one moment.
 pub(super) enum Origin {
-    /// In memory: they are not on disk yet.
+    /// In memory: not on disk yet.
     Dirty(Block),
-    /// On disk as a part of another object, or of another place in this one.
+    /// On disk as part of another object, or of another place in this one.
     Clone(BlockPointer),
     /// Nowhere: it reads as zeros.
     Hole,
-    /// Where the object's tree on disk says, which may be a hole.
+    /// Where the object's tree on disk says, possibly a hole.
     OnDisk(Result<BlockPointer, DmuError>),
 }
 
 impl Origin {
-    /// The block on disk that has the contents.
+    /// The block on disk with the contents.
     fn pointer(&self) -> Option<&BlockPointer> {
         match self {
             Self::Clone(pointer) | Self::OnDisk(Ok(pointer)) if !pointer.is_hole() => Some(pointer),
@@ -50,16 +50,16 @@ pub(super) struct Plan<'a> {
     first: u64,
     pub(super) origins: Vec<Origin>,
     block_size: usize,
-    /// What [`Origin::OnDisk`] is about.
+    /// What [`Origin::OnDisk`] refers to.
     on_disk: Option<OnDisk<'a>>,
 }
 
 impl Plan<'_> {
-    /// Whether what a sync has moved since does not concern a block.
+    /// Whether a block is unaffected by what a sync has moved since.
     fn is_valid_for(&self, block: u64, origin: &Origin) -> bool {
         match origin {
             Origin::Dirty(_) | Origin::Hole => true,
-            // As soon as it is on disk the disk tells how long it stays.
+            // Once it is on disk, the tree on disk determines how long it stays.
             Origin::Clone(pointer) => self.object.state().is_clone(block, pointer),
             Origin::OnDisk(_) => !self.on_disk.as_ref().is_some_and(OnDisk::is_replaced),
         }
@@ -78,8 +78,8 @@ impl InForce for Plan<'_> {
 }
 
 impl LiveObject {
-    /// Where blocks are at this moment. It stays true while the caller keeps others from changing
-    /// the object, but for what a sync moves.
+    /// Where blocks are now. The result stays valid while the caller keeps others from changing the
+    /// object, except for what a sync moves.
     pub(super) fn plan(&self, blocks: Range<u64>) -> Result<Plan<'_>, DmuError> {
         loop {
             let plan = self.plan_once(blocks.clone())?;
@@ -106,7 +106,7 @@ impl LiveObject {
         Ok(plan)
     }
 
-    /// The part of a plan that needs no disk, and the range in which the disk is to be asked.
+    /// The part of a plan that needs no disk, and the range to look up on disk.
     fn plan_in_memory(&self, blocks: Range<u64>) -> Result<(Plan<'_>, Range<u64>), DmuError> {
         let state = self.state();
         let outline = state.outline().ok_or_else(|| self.not_allocated())?;
@@ -138,7 +138,7 @@ impl LiveObject {
         Ok((plan, asked))
     }
 
-    /// Begins to read data blocks together, as they are now; the caller bounds the range.
+    /// Begins to read the current data blocks together; the caller bounds the range.
     ///
     /// # Errors
     /// The object does not exist any more.
@@ -158,7 +158,7 @@ impl LiveObject {
         Ok(LiveRead { plan, batch })
     }
 
-    /// Reads a data block as it is now; holes and blocks beyond the end are zeros.
+    /// Reads a current data block; holes and blocks beyond the end are zeros.
     ///
     /// # Errors
     /// The block cannot be read, or the object does not exist any more.
@@ -168,8 +168,7 @@ impl LiveObject {
         read.finish().pop().unwrap_or_else(|| Ok(Block::zeros(self.data_block_size()? as usize)))
     }
 
-    /// Fills `buffer` with the bytes from `offset` on; what lies beyond the last block reads as
-    /// zeros.
+    /// Fills `buffer` with the bytes from `offset` on; bytes beyond the last block read as zeros.
     ///
     /// # Errors
     /// As [`LiveObject::read_block`].
@@ -178,7 +177,7 @@ impl LiveObject {
         fill_from_blocks(block_size, offset, buffer, |blocks| Ok(self.begin_read(blocks)?.finish()))
     }
 
-    /// Whether a block has no contents, neither dirty nor on disk.
+    /// Whether a block has no contents, dirty or on disk.
     pub(super) fn is_hole(&self, block: BlockId) -> Result<bool, DmuError> {
         match self.plan(block.0..block.0.saturating_add(1))?.origins.pop() {
             Some(Origin::Dirty(_) | Origin::Clone(_)) => Ok(false),
@@ -193,18 +192,16 @@ impl LiveObject {
     }
 }
 
-/// Data blocks of an object that are being read: it is known how they will be had, and nobody has
-/// waited for them yet.
+/// Data blocks of an object being read: their sources are known, but not waited for yet.
 #[must_use = "others wait for its blocks"]
 pub struct LiveRead<'a> {
     plan: Plan<'a>,
-    /// Those that are on disk.
+    /// Those on disk.
     batch: Batch<'a>,
 }
 
 impl LiveRead<'_> {
-    /// How those blocks were found that are on disk, for
-    /// [`PrefetchStreams`](rzfs_cache::PrefetchStreams).
+    /// How the blocks on disk were found, for [`PrefetchStreams`](rzfs_cache::PrefetchStreams).
     #[must_use]
     pub fn outcome(&self) -> AccessOutcome {
         self.batch.outcome()

@@ -1,4 +1,4 @@
-//! Where data and holes are in an object as it is now, on disk or not.
+//! Finding data and holes in a live object, on disk or not.
 
 use super::object::LiveObject;
 use super::state::{NewestBlock, ObjectState};
@@ -8,17 +8,17 @@ use crate::tree::Seek;
 use rzfs_format::dnode::Dnode;
 use std::sync::Arc;
 
-/// What is known about a block without the disk.
+/// What memory knows about a block.
 enum Step {
-    /// It is what is looked for.
+    /// It is a match.
     Here,
     /// It is not, and neither is any before this one.
     Next(u64),
-    /// The disk tells, up to the first block that memory may know about.
+    /// The disk decides, up to the first block that memory may know about.
     OnDisk { dnode: Arc<Dnode>, until: u64 },
 }
 
-/// The first block from `block` on whose contents are in memory.
+/// The first block from `block` on with contents in memory.
 fn next_in_memory(state: &ObjectState, block: u64) -> u64 {
     let first = |version: &Version| {
         let written = version.blocks.range(block..).next().map(|(block, _)| *block);
@@ -28,13 +28,13 @@ fn next_in_memory(state: &ObjectState, block: u64) -> u64 {
     state.versions.iter().filter_map(first).min().unwrap_or(u64::MAX)
 }
 
-/// The first block from `block` on that a txg has made a hole.
+/// The first block from `block` on that a txg has turned into a hole.
 fn next_freed(state: &ObjectState, block: u64) -> u64 {
     let first = |version: &Version| version.freed.next(block).map(|range| range.start.max(block));
     state.versions.iter().filter_map(first).min().unwrap_or(u64::MAX)
 }
 
-/// The first block behind `block` that may be another than a hole, if `block` is one.
+/// The first block after `block` that may not be a hole, if `block` is one.
 fn behind_hole(state: &ObjectState, block: u64) -> u64 {
     let freed_to = |version: &Version| {
         version.freed.next(block).filter(|range| range.contains(&block)).map(|range| range.end)

@@ -1,4 +1,4 @@
-//! What memory knows of an object: the part that all its handles share.
+//! The state of an object in memory, shared by all its handles.
 
 use super::buffer::DirtyBuffer;
 use super::version::{Existence, Shape, Version};
@@ -10,7 +10,7 @@ use rzfs_format::{BlockId, BlockPointer, ObjectId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What all handles of an object share.
+/// State shared by all handles of an object.
 #[derive(Debug)]
 pub(super) struct ObjectCore {
     pub(super) id: ObjectId,
@@ -20,13 +20,13 @@ pub(super) struct ObjectCore {
 
 #[derive(Debug, Default)]
 pub(super) struct ObjectState {
-    /// What is on disk, if anything is.
+    /// The dnode on disk, if any.
     pub(super) synced: Option<Arc<Dnode>>,
-    /// Changes that are not on disk, oldest first.
+    /// Changes not on disk yet, oldest first.
     pub(super) versions: VecDeque<Version>,
 }
 
-/// What is asked for often of the newest shape: it is copied without an allocation.
+/// Frequently used fields of the newest shape, copied without an allocation.
 #[derive(Clone, Copy)]
 pub(super) struct Outline {
     pub(super) object_type: ObjectType,
@@ -39,7 +39,7 @@ pub(super) struct Outline {
 }
 
 impl ObjectState {
-    /// Makes an object that does not exist of it; answers with what it was.
+    /// Marks the object as nonexistent; returns the previous state.
     pub(super) fn clear(&mut self) -> Self {
         std::mem::take(self)
     }
@@ -53,7 +53,7 @@ impl ObjectState {
         }
     }
 
-    /// Most of it; `None` when the object does not exist.
+    /// Its outline; `None` when the object does not exist.
     pub(super) fn outline(&self) -> Option<Outline> {
         let Some(Version { shape, existence, .. }) = self.versions.back() else {
             let dnode = self.synced.as_deref()?;
@@ -78,7 +78,7 @@ impl ObjectState {
         })
     }
 
-    /// Whether a txg that is not on disk has made this block one that exists already.
+    /// Whether a txg that is not on disk has made this block a clone of an existing one.
     pub(super) fn is_clone(&self, block: u64, pointer: &BlockPointer) -> bool {
         self.versions.iter().any(|version| version.clones.get(&block) == Some(pointer))
     }

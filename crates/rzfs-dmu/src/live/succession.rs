@@ -1,15 +1,14 @@
-//! Object sets that others take the place of: a file system is rolled back, or receives, while it is
-//! in use.
+//! Replacing object sets: a file system is rolled back, or receives, while it is in use.
 //!
 //! ```text
 //! txg        7 synced         8 is being synced                      9 open
 //! old set    versions of 7    versions of 8: written ── superseded   versions of 9: dropped
 //! new set                                            └─ opened ───── versions of 9, 10, ...
 //! ```
-//! Whoever syncs a txg exchanges the sets after it has written what the txg has changed. So all
-//! changes of this txg and of older ones have happened, and none of younger ones has, or ever will:
-//! a transaction that is half done cannot leave traces. Handles to the old set and its objects stay
-//! valid; everything that is done with them fails with [`DmuError::Superseded`].
+//! The syncing thread exchanges the sets after it has written the txg's changes. So all changes of
+//! this txg and of older ones have happened, and none of younger ones has, or ever will: a
+//! half-done transaction leaves no traces. Handles to the old set and its objects stay valid; all
+//! operations on them fail with [`DmuError::Superseded`].
 
 use super::objset::LiveObjset;
 use super::state::ObjectCore;
@@ -20,8 +19,8 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 impl LiveObjset {
-    /// Ends the set: none of its objects exists any more for whoever has a handle. Only whoever
-    /// syncs a txg may do this, when it has written what the txg has changed of the set.
+    /// Ends the set: none of its objects exists any more for holders of a handle. Only the syncing
+    /// thread may call this, after it has written the txg's changes of the set.
     ///
     /// Transactions of the open txg may have allocated blocks, or still do: see
     /// [`LiveObjset::take_orphans`].
@@ -29,7 +28,7 @@ impl LiveObjset {
         let inner = &*self.inner;
         let objects = {
             let mut objects = inner.objects.lock();
-            // What is adopted or made from now on sees it, under this lock.
+            // Objects adopted or created from now on see it, under this lock.
             inner.is_superseded.store(true, Ordering::Release);
             self.replace_synced(|synced| {
                 let mut block = synced.block().clone();
@@ -49,13 +48,13 @@ impl LiveObjset {
         }
     }
 
-    /// Whether another set has taken its place.
+    /// Whether another set has replaced it.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.inner.is_superseded.load(Ordering::Acquire)
     }
 
-    /// Fails when another set has taken its place.
+    /// Fails when another set has replaced it.
     ///
     /// # Errors
     /// [`DmuError::Superseded`].
@@ -72,15 +71,15 @@ impl LiveObjset {
         !self.inner.orphans.is_empty()
     }
 
-    /// Blocks of a superseded set that were allocated up to `txg` and are nobody's: whoever syncs
-    /// that txg frees them. There may be more while somebody else has a handle.
+    /// Blocks of a superseded set that were allocated up to `txg` and have no owner: the sync of
+    /// that txg frees them. There may be more while other handles exist.
     #[must_use]
     pub fn take_orphans(&self, txg: Txg) -> Vec<BlockPointer> {
         self.inner.orphans.take(txg)
     }
 }
 
-/// Has an object cease to exist; answers with the blocks that were placed for it.
+/// Ends an object; returns the blocks that were placed for it.
 fn placed_blocks(core: &ObjectCore) -> Vec<BlockPointer> {
     let was = core.state.write().clear();
     was.versions.iter().flat_map(|version| version.placements.all()).collect()

@@ -24,25 +24,25 @@ use std::sync::Arc;
 const META_LEVELS: u8 = 6;
 /// log2 of the size of a meta-dnode's indirect blocks.
 const META_INDIRECT_SHIFT: u8 = 17;
-/// Bytes of an objset block with project accounting.
+/// Size of an objset block with project accounting, in bytes.
 const OBJSET_BLOCK_SIZE: usize = 4096;
 
 /// The owner of an object set: a dataset, or the pool.
 pub trait SpaceOwner: BlockAccounting {
-    /// Flags that dnodes get: which accounting counts them.
+    /// Flags set on dnodes: which accounting counts them.
     fn dnode_flags(&self) -> DnodeFlags;
 
-    /// An object has changed from `old` to `new`.
+    /// Reports a change of an object from `old` to `new`.
     fn dnode_changed(&mut self, object: ObjectId, old: Option<&Dnode>, new: Option<&Dnode>);
 
-    /// Writes what [`SpaceOwner::dnode_changed`] has added up into the set's accounting objects.
+    /// Writes the sums of [`SpaceOwner::dnode_changed`] to the set's accounting objects.
     ///
     /// # Errors
     /// They cannot be read.
     fn write_accounting(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError>;
 }
 
-/// What syncing an object set gave.
+/// The result of syncing an object set.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncedObjset {
     /// The pointer to its new root block.
@@ -54,7 +54,7 @@ pub struct SyncedObjset {
 struct SyncParts<'a> {
     tx: &'a SyncTx<'a>,
     policy: ObjsetPolicy,
-    /// What is on disk.
+    /// The set on disk.
     synced: &'a Objset,
     sealing: Sealing<'a>,
 }
@@ -81,7 +81,7 @@ fn sealing_of(set: &Objset) -> Sealing<'_> {
     }
 }
 
-/// An object with what is synced of it.
+/// An object and its parts to be synced.
 struct Work {
     core: Arc<ObjectCore>,
     old: Option<Arc<Dnode>>,
@@ -90,7 +90,7 @@ struct Work {
     spill: SpillWork,
     slots: u8,
     dirtied: u64,
-    /// Blocks that were placed and are not needed.
+    /// Placed blocks that are not needed.
     unused: Vec<BlockPointer>,
 }
 
@@ -101,7 +101,7 @@ enum SpillWork {
 }
 
 impl LiveObjset {
-    /// Writes everything that is dirty in the transaction's txg; `None` if nothing is.
+    /// Writes all dirty data of the transaction's txg; `None` if there is none.
     ///
     /// # Errors
     /// [`SyncError`]: the txg cannot be completed; nothing of it counts.
@@ -127,7 +127,7 @@ impl LiveObjset {
         };
         let mut works = self.write_objects(how, owner, dirty)?;
         match owner.write_accounting(self, tx) {
-            // Who owns how much is worth less than what there is.
+            // Accounting is less important than the data.
             Err(error) if error.is_damage() => {
                 tracing::warn!(%error, objset = %self.id(), "space is not accounted for");
             }
@@ -154,7 +154,7 @@ impl LiveObjset {
         Ok(Some(SyncedObjset { root }))
     }
 
-    /// Writes the blocks of objects; then their new dnodes are known.
+    /// Writes the blocks of objects, which determines their new dnodes.
     fn write_objects(
         &self,
         how: SyncParts<'_>,
@@ -195,7 +195,7 @@ impl LiveObjset {
         Ok(works)
     }
 
-    /// Writes the blocks of dnodes, and the dnodes that are in the root block into `block`.
+    /// Writes the dnode blocks, and puts dnodes of the root block into `block`.
     fn write_dnodes(
         &self,
         how: SyncParts<'_>,
@@ -231,7 +231,7 @@ impl LiveObjset {
         Ok(())
     }
 
-    /// A block of dnodes with the new ones in it.
+    /// A dnode block with the new dnodes in it.
     fn dnode_block(
         &self,
         synced: &Objset,
@@ -304,7 +304,7 @@ impl LiveObjset {
         })
     }
 
-    /// Drops the versions that are on disk now.
+    /// Drops the versions that are now on disk.
     fn settle(&self, tx: &SyncTx<'_>, works: Vec<Work>) {
         let mut numbers = self.inner.numbers.lock();
         let mut written = 0;
@@ -323,7 +323,7 @@ impl LiveObjset {
     }
 }
 
-/// What there is to do for an object; `None` if it is not dirty in this txg.
+/// The work for an object; `None` if it is not dirty in this txg.
 fn work(how: SyncParts<'_>, core: Arc<ObjectCore>, flags: DnodeFlags) -> Option<Work> {
     let state = core.state.read();
     let version = state.versions.front().filter(|version| version.txg == how.tx.txg())?;
@@ -332,7 +332,7 @@ fn work(how: SyncParts<'_>, core: Arc<ObjectCore>, flags: DnodeFlags) -> Option<
     let is_alive = version.existence == Existence::Alive;
     let tree = is_alive.then(|| {
         let mut new = shape.dnode(old.as_deref());
-        // The accounts are in no account.
+        // The accounting objects are not accounted.
         let accounted = if ObjectId::ACCOUNTING.contains(&core.id) { 0 } else { flags.0 };
         new.flags = DnodeFlags(new.flags.0 | accounted | DnodeFlags::USED_BYTES);
         new.order = ByteOrder::NATIVE;
@@ -385,7 +385,7 @@ fn write_spills(context: &mut SyncContext<'_>, works: &mut [Work]) -> Result<(),
     Ok(())
 }
 
-/// The meta-dnode of a set that had no object so far.
+/// The meta-dnode of a set without objects so far.
 fn new_meta_dnode(objset: &Objset) -> Dnode {
     let is_mos = objset.id() == rzfs_format::ObjsetId::MOS;
     Dnode {

@@ -1,4 +1,4 @@
-//! In which context objects are changed.
+//! The contexts in which objects are changed.
 
 use crate::txg::{OpenTx, QuiescedTxg};
 use crate::write::{BlockWriter, Sealing, WriteContext, WriteStream};
@@ -6,10 +6,10 @@ use rzfs_format::Txg;
 
 /// The right to change objects in one txg: a transaction of the open group, or the syncing one.
 pub trait Transaction: sealed::Sealed {
-    /// The txg that changes belong to.
+    /// The txg of the changes.
     fn txg(&self) -> Txg;
 
-    /// The engine's view: who is told of dirty data.
+    /// The engine's view: where dirty data is reported.
     fn context(&self) -> Context<'_>;
 }
 
@@ -47,7 +47,7 @@ impl Transaction for OpenTx {
 }
 
 /// The right to allocate, free and write blocks, and to change what only syncing may change: the
-/// objects of the MOS. Only the owner of a [`QuiescedTxg`] can make it, so there is one at a
+/// objects of the MOS. Only the owner of a [`QuiescedTxg`] can create it, so only one exists at a
 /// time.
 #[derive(Debug)]
 pub struct SyncTx<'a> {
@@ -75,13 +75,13 @@ impl<'a> SyncTx<'a> {
         self.pass
     }
 
-    /// What makes block pointers.
+    /// Creates block pointers.
     #[must_use]
     pub const fn writer(&self) -> &'a BlockWriter {
         self.writer
     }
 
-    /// When blocks of a set are written, through which stream and how protected.
+    /// The context for writing blocks of a set: txg, stream and protection.
     #[must_use]
     pub(super) const fn write_context<'b>(&self, sealing: Sealing<'b>) -> WriteContext<'b>
     where

@@ -1,4 +1,4 @@
-//! What one txg changes about an object.
+//! The changes of one txg to an object.
 
 use super::buffer::DirtyBuffer;
 use super::placements::Placements;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// All of a dnode but where its blocks are.
+/// All of a dnode except for the location of its blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Shape {
     pub(super) object_type: ObjectType,
@@ -44,7 +44,7 @@ impl Shape {
         }
     }
 
-    /// A dnode of this shape that has the blocks of `on_disk`, or none.
+    /// A dnode of this shape with the blocks of `on_disk`, or none.
     pub(super) fn dnode(&self, on_disk: Option<&Dnode>) -> Dnode {
         let fresh = || Dnode {
             object_type: self.object_type,
@@ -77,7 +77,7 @@ impl Shape {
     }
 }
 
-/// What becomes of the spill block.
+/// A change of the spill block.
 #[derive(Clone, Debug, Default)]
 pub(super) enum SpillChange {
     /// Nothing.
@@ -85,7 +85,7 @@ pub(super) enum SpillChange {
     Kept,
     /// It gets these contents.
     Written(DirtyBuffer),
-    /// It goes.
+    /// It is removed.
     Removed,
 }
 
@@ -103,24 +103,24 @@ pub(super) struct Version {
     /// The object's shape as of this txg.
     pub(super) shape: Shape,
     pub(super) blocks: BTreeMap<u64, DirtyBuffer>,
-    /// Blocks of `blocks` that are on disk already.
+    /// Blocks of `blocks` that are already on disk.
     pub(super) placements: Placements,
-    /// Blocks that became those of others, none of which is in `blocks`.
+    /// Blocks that became clones, none of which is in `blocks`.
     pub(super) clones: BTreeMap<u64, BlockPointer>,
     /// Blocks that became holes, unless they are in `blocks` or `clones`.
     pub(super) freed: RangeSet,
     pub(super) spill: SpillChange,
     pub(super) existence: Existence,
-    /// Bytes of memory that the version has ever taken, with all its buffers.
+    /// Total memory the version has ever used, including its buffers, in bytes.
     pub(super) dirtied: u64,
 }
 
 impl Version {
-    /// Bytes of memory that a dirty object takes besides its blocks: the version, the object as
-    /// it is shared, its places in tables, and the dnodes, old and new, while it is synced.
+    /// Memory used by a dirty object besides its blocks, in bytes: the version, the shared object,
+    /// its table entries, and the dnodes, old and new, while it is synced.
     const COST: u64 = 2048;
-    /// Bytes of memory that a block takes which becomes that of another: the pointer here, while
-    /// it is synced, and until it is counted; and that of the block that it replaces.
+    /// Memory used by a cloned block, in bytes: its pointer here, while it is synced, and until it
+    /// is counted; and that of the block it replaces.
     const CLONE: u64 = 900;
 
     /// No changes yet.
@@ -138,14 +138,14 @@ impl Version {
         }
     }
 
-    /// Whether a block that is not in `blocks` is another one than before this txg.
+    /// Whether a block not in `blocks` differs from before this txg.
     pub(super) fn hides(&self, block: u64) -> bool {
         self.clones.contains_key(&block)
             || self.freed.contains(block)
             || self.existence == Existence::Freed
     }
 
-    /// Makes a block dirty.
+    /// Adds a dirty block.
     pub(super) fn put(&mut self, block: u64, buffer: DirtyBuffer) {
         self.dirtied += dirty_cost(buffer.len());
         self.freed.remove(block);
@@ -154,7 +154,7 @@ impl Version {
         self.blocks.insert(block, buffer);
     }
 
-    /// Lets a block be one that exists already.
+    /// Adds a clone of an existing block.
     pub(super) fn put_clone(&mut self, block: u64, pointer: BlockPointer) {
         self.dirtied = self.dirtied.saturating_add(Self::CLONE);
         self.freed.remove(block);
@@ -163,7 +163,7 @@ impl Version {
         self.clones.insert(block, pointer);
     }
 
-    /// Makes holes of blocks.
+    /// Turns blocks into holes.
     pub(super) fn punch(&mut self, range: Range<u64>) {
         fn clear<T>(blocks: &mut BTreeMap<u64, T>, range: &Range<u64>) {
             let keys: Vec<u64> = blocks.range(range.clone()).map(|(key, _)| *key).collect();

@@ -1,8 +1,8 @@
 //! The ZAP in a live object.
 //!
 //! A [`Zap`] is opened on the object and kept as long as the object is in use; a transaction
-//! changes it through [`Zap::writer`] on the object's blocks [in the transaction](ZapTx). Whoever
-//! keeps it holds writers and readers apart with a lock around it.
+//! changes it through [`Zap::writer`] on the object's blocks [in the transaction](ZapTx). Its
+//! holder synchronises writers and readers with a lock around it.
 
 use super::{Extent, LiveObject, Transaction};
 use crate::DmuError;
@@ -16,12 +16,12 @@ impl LiveObject {
     /// Opens the ZAP in the object.
     ///
     /// # Errors
-    /// A block cannot be read or holds no ZAP.
+    /// A block cannot be read or is not part of a ZAP.
     pub fn zap(&self) -> Result<Zap<Self>, ZapError<DmuError>> {
         Zap::open(self.clone())
     }
 
-    /// Makes a new object a ZAP without entries.
+    /// Turns a new object into an empty ZAP.
     ///
     /// # Errors
     /// The object does not exist, or the ZAP cannot have this shape.

@@ -1,7 +1,7 @@
-//! In which objects two sets differ that come from each other.
+//! The objects that differ between two related sets.
 //!
-//! Both trees of dnodes are followed from the top, and only where their pointers are not the same:
-//! what two snapshots share is not read.
+//! Both dnode trees are followed from the top, and only where their pointers differ: what two
+//! snapshots share is not read.
 
 use super::{Objset, slots_of};
 use crate::tree::{Damage, Tree, Visited, repeated};
@@ -11,21 +11,21 @@ use rzfs_format::{FormatError, ObjectId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// The numbers of objects that differ, in their order: those that only one set has, and those of which
-/// anything in the dnode is another, times of access included. What cannot be read is an error in its
-/// place, and the iteration goes on behind it.
+/// The numbers of objects that differ, in order: those in only one set, and those whose dnodes
+/// differ at all, times of access included. Unreadable ones yield an error in their place, and the
+/// iteration continues.
 pub struct ObjsetChanges {
     older: Objset,
     newer: Objset,
     first: ObjectId,
-    /// The next block of dnodes to be compared.
+    /// The next dnode block to compare.
     next: Option<u64>,
     seen: [Visited; 2],
     found: VecDeque<Result<ObjectId, DmuError>>,
 }
 
 impl Objset {
-    /// The objects from `first` on in which this set differs from an older one.
+    /// The objects from `first` on that differ between this set and an older one.
     #[must_use]
     pub fn changes_since(&self, older: &Self, first: ObjectId) -> ObjsetChanges {
         let (older, newer) = (older.clone(), self.clone());
@@ -36,7 +36,7 @@ impl Objset {
 }
 
 impl ObjsetChanges {
-    /// Compares the next block of dnodes that is not the same in both.
+    /// Compares the next dnode block that differs.
     fn advance(&mut self) {
         let Some(from) = self.next.take() else { return };
         let (older, newer) = (self.older.clone(), self.newer.clone());
@@ -95,7 +95,7 @@ impl Iterator for ObjsetChanges {
     }
 }
 
-/// A search for what is not the same in two trees.
+/// A search for the differences between two trees.
 struct Search<'a, 't> {
     trees: &'a [Tree<'t>; 2],
     seen: &'a mut [Visited; 2],
@@ -103,8 +103,8 @@ struct Search<'a, 't> {
 }
 
 impl Search<'_, '_> {
-    /// The first block of data, from `from` on, whose pointers differ; it is looked for below
-    /// these blocks of `level`.
+    /// The first data block from `from` on whose pointers differ, searching below these blocks of
+    /// `level`.
     fn first_difference(
         &mut self,
         level: u8,
@@ -145,8 +145,8 @@ impl Search<'_, '_> {
     }
 }
 
-/// The pointers of a tree to blocks of a level; `None` where the tree is not as high, so that what is
-/// below has to be looked at.
+/// The pointers of a tree to blocks of a level; `None` where the tree is not as high, so that its
+/// descendants must be searched.
 fn side(
     tree: &Tree<'_>,
     level: u8,
@@ -158,7 +158,7 @@ fn side(
     tree.pointers(level, blocks).into_iter().map(|pointer| pointer.map(Some)).collect()
 }
 
-/// The objects in which a block of dnodes is not the same.
+/// The objects that differ in a dnode block.
 fn compare(trees: &[Tree<'_>; 2], block: u64) -> Result<BTreeSet<ObjectId>, DmuError> {
     let [older, newer] = trees;
     let [older, newer] = [dnodes(older, block)?, dnodes(newer, block)?];

@@ -1,19 +1,19 @@
-//! Reading what stays in memory.
+//! Loading objects that stay in memory.
 
 use super::Objset;
 use crate::DmuError;
 use crate::tree::{Tree, Visited};
 use rzfs_format::{BlockPointer, ObjectId};
 
-/// Blocks, and bytes of them, that are read together.
+/// Maximum number of blocks read together.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 4 << 20;
-/// Blocks of an object that cannot be read after which the rest is left out.
+/// Number of unreadable blocks after which the rest of an object is skipped.
 const PATIENCE: u32 = 64;
 
 impl Objset {
-    /// Holds an object of the MOS in memory from now on, as far as there is room: what of it is on
-    /// disk and can be read, and what is written. Under its number the meta-dnode is one of them.
+    /// Holds an object of the MOS in memory from now on, as far as there is room: its readable
+    /// blocks on disk, and what is written. The meta-dnode can be held under its number.
     pub fn hold(&self, id: ObjectId) {
         if !self.pipeline().held().add_object(id) {
             return;
@@ -22,35 +22,35 @@ impl Objset {
             ObjectId::META_DNODE => self.meta_object(),
             id => self.object(id).ok(),
         };
-        // One that is being made is held as it is written.
+        // A new object is held as it is written.
         let Some(object) = object else { return };
         let top = object.dnode().levels - 1;
         let tree = object.tree();
         let pointers = tree.pointers(top, 0..object.dnode().pointers.len() as u64);
-        // Without room the rest is read when it is wanted.
+        // Without room the rest is read on demand.
         let mut holding = Holding { tree, visited: Visited::default(), failures: 0 };
         let _ = holding.below(top, 0, pointers);
     }
 
-    /// Holds an object no more, as it has gone.
+    /// Stops holding an object that is gone.
     pub fn release(&self, id: ObjectId) {
         self.pipeline().held().remove_object(id);
     }
 }
 
-/// An object that is being read.
+/// An object being loaded.
 struct Holding<'a> {
     tree: Tree<'a>,
     visited: Visited,
     failures: u32,
 }
 
-/// There is no room for more, or too much is damaged.
+/// There is no more room, or too much is damaged.
 struct Enough;
 
 impl Holding<'_> {
-    /// Holds the blocks of `level` from `first` on, and all that is below them, but for what is
-    /// damaged.
+    /// Holds the blocks of `level` from `first` on, and all their descendants, except for damaged
+    /// ones.
     fn below(
         &mut self,
         level: u8,

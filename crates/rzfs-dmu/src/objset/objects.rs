@@ -1,4 +1,4 @@
-//! The objects of a set, by their numbers.
+//! The objects of a set, by number.
 
 use super::{Objset, slots_of};
 use crate::{DmuError, Object};
@@ -7,7 +7,7 @@ use rzfs_format::{BlockPointer, ObjectId};
 use std::sync::Arc;
 
 impl Objset {
-    /// The meta-dnode as an object: its data are the dnodes. `None` when no object was ever
+    /// The meta-dnode as an object, with the dnodes as its data. `None` when no object was ever
     /// created.
     #[must_use]
     pub fn meta_object(&self) -> Option<Object> {
@@ -18,7 +18,7 @@ impl Objset {
     /// The pointer to a block of this object set.
     ///
     /// # Errors
-    /// There is no such object or no such place in it, or the way there cannot be read.
+    /// There is no such object or block, or its parents cannot be read.
     pub fn pointer_at(&self, bookmark: &Bookmark) -> Result<BlockPointer, DmuError> {
         if *bookmark == Bookmark::root(self.inner.id) {
             return Ok(self.inner.root);
@@ -54,8 +54,8 @@ impl Objset {
         Ok(Object::new(self.clone(), id, Arc::new(dnode)))
     }
 
-    /// Those of the objects with these numbers that exist and can be read, in no order. The
-    /// blocks that their dnodes lie in are read all at once.
+    /// Those of the objects with these numbers that exist and can be read, in no particular order.
+    /// Their dnode blocks are read together.
     #[must_use]
     pub fn objects_of(&self, ids: &[ObjectId]) -> Vec<Object> {
         let Some(tree) = self.meta_tree() else { return Vec::new() };

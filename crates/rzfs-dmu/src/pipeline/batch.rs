@@ -1,5 +1,5 @@
-//! Blocks on their way: what of a batch the cache has, what this thread has to read, and what
-//! others are reading already.
+//! Batches of blocks being read: cached ones, those this thread has to read, and those other
+//! threads are reading.
 
 use super::decode::{Encoded, decompress, is_dnode_block};
 use super::{BlockPipeline, BlockRequest, block_key};
@@ -12,11 +12,10 @@ use rzfs_format::block_pointer::PointerKind;
 use rzfs_format::units::Bookmark;
 use std::sync::Arc;
 
-/// A batch of blocks of which it is known how each will be had; reading begins with
-/// [`Batch::finish`].
+/// A batch of blocks whose sources are known; reading starts with [`Batch::finish`].
 ///
-/// Other threads may wait for blocks that this batch is to read: it must be finished, or dropped,
-/// before this thread waits for anything else.
+/// Other threads may wait for blocks of this batch: it must be finished, or dropped, before this
+/// thread waits for anything else.
 #[must_use = "others wait for its blocks"]
 pub struct Batch<'a> {
     pipeline: &'a BlockPipeline,
@@ -24,11 +23,11 @@ pub struct Batch<'a> {
     purpose: Purpose,
 }
 
-/// What is known of a block.
+/// The state of a block.
 enum Pending {
-    /// All.
+    /// It is available.
     Done(Result<Block, BlockError>),
-    /// It has to be read; with a ticket where others may be waiting for it.
+    /// It has to be read; with a ticket if others may be waiting for it.
     Missing(Wanted, Option<Ticket<Block>>),
     /// Another thread is reading it.
     Awaited(Wanted, Arrival<Block>),
@@ -43,7 +42,7 @@ pub(super) struct Wanted {
 }
 
 impl Batch<'_> {
-    /// How the blocks were found; blocks that another thread is reading are late.
+    /// How the blocks were found; blocks being read by other threads are late.
     #[must_use]
     pub fn outcome(&self) -> AccessOutcome {
         let of = |block: &Pending| match block {
@@ -54,14 +53,14 @@ impl Batch<'_> {
         self.blocks.iter().map(of).max().unwrap_or(AccessOutcome::Cached)
     }
 
-    /// Reads what is missing and waits for what others are reading; the results are in the order
-    /// of the requests.
+    /// Reads missing blocks and waits for those others are reading; the results are in the order of
+    /// the requests.
     #[must_use]
     pub fn finish(self) -> Vec<Result<Block, BlockError>> {
         self.finish_while(&Always)
     }
 
-    /// The same of blocks that may be replaced meanwhile: those are nobody's errors.
+    /// The same for blocks that may be replaced meanwhile, which is not an error.
     #[must_use]
     pub(crate) fn finish_while(mut self, owner: &dyn InForce) -> Vec<Result<Block, BlockError>> {
         self.read_missing(owner);
@@ -77,12 +76,12 @@ impl Batch<'_> {
         self.blocks.into_iter().map(done).collect()
     }
 
-    /// Reads what is missing, for the cache; what others are reading is left to them.
+    /// Reads missing blocks into the cache, except for those others are reading.
     fn fetch(mut self) {
         self.read_missing(&Never);
     }
 
-    /// Reads and decodes what nobody else is reading, and hands it to those who wait.
+    /// Reads and decodes blocks that no other thread is reading, and passes them to waiters.
     fn read_missing(&mut self, owner: &dyn InForce) {
         let mut missing = Vec::new();
         for (index, block) in self.blocks.iter_mut().enumerate() {
@@ -93,7 +92,7 @@ impl Batch<'_> {
         let pointers: Vec<&BlockPointer> =
             missing.iter().map(|(_, wanted, _)| &wanted.pointer).collect();
         let stored = match self.purpose {
-            // Whoever wants it then tries again, and counts.
+            // Later readers try again, and count errors.
             Purpose::PredictivePrefetch => self.pipeline.read_speculative(&pointers),
             _ => self.pipeline.read_while(&pointers, owner),
         };
@@ -104,7 +103,7 @@ impl Batch<'_> {
                     indices.push(index);
                     encoded.push(self.pipeline.encoded(wanted, stored, ticket));
                 }
-                // The ticket is dropped: whoever waits tries for itself.
+                // The ticket is dropped: waiters retry themselves.
                 Err(error) => self.set(index, Err(error), owner),
             }
         }
@@ -136,13 +135,13 @@ impl BlockPipeline {
         self.begin(requests).finish()
     }
 
-    /// Finds out how each of these blocks will be had, without waiting for any.
+    /// Determines the source of each of these blocks, without waiting for any.
     pub fn begin(&self, requests: &[BlockRequest<'_>]) -> Batch<'_> {
         self.batch(requests, Purpose::Demand)
     }
 
-    /// Reads those of these blocks into the cache that are not there or on their way, because
-    /// they may be wanted soon. What cannot be read is left to whoever wants it.
+    /// Reads the missing ones of these blocks into the cache, as they may be needed soon. Errors
+    /// are left to later readers.
     pub fn prefetch(&self, requests: &[BlockRequest<'_>]) {
         self.batch(requests, Purpose::PredictivePrefetch).fetch();
     }
@@ -152,7 +151,7 @@ impl BlockPipeline {
         Batch { pipeline: self, blocks, purpose }
     }
 
-    /// How a block will be had.
+    /// The source of a block.
     fn pending(&self, request: &BlockRequest<'_>, purpose: Purpose) -> Pending {
         let BlockRequest { pointer, bookmark, key } = *request;
         let wanted = || Wanted { pointer: *pointer, bookmark, key: key.cloned() };
@@ -164,7 +163,7 @@ impl BlockPipeline {
         if let Some(block) = self.held.get(bookmark, pointer) {
             return Pending::Done(Ok(block));
         }
-        // The cache has plaintext, which is not for whoever has no key.
+        // The cache has plaintext, which must not be returned without a key.
         let Some(key) = block_key(pointer).filter(|_| !request.is_locked()) else {
             return Pending::Missing(wanted(), None);
         };
@@ -176,7 +175,7 @@ impl BlockPipeline {
         }
     }
 
-    /// Reads one block past the cache.
+    /// Reads one block, bypassing the cache.
     fn read_alone(&self, wanted: Wanted, owner: &dyn InForce) -> Result<Block, BlockError> {
         let (bookmark, pointer) = (wanted.bookmark, wanted.pointer);
         let stored = self.read_while(&[&pointer], owner).pop().unwrap_or(Err(BlockError::NoCopy));
@@ -184,7 +183,7 @@ impl BlockPipeline {
         block.inspect_err(|error| self.note_damage(bookmark, &pointer, error, owner))
     }
 
-    /// Remembers a block that cannot be read, if it is one that has to be there.
+    /// Records an unreadable block, if it must exist.
     pub(super) fn note_damage(
         &self,
         bookmark: Bookmark,
@@ -214,7 +213,7 @@ impl BlockPipeline {
     }
 }
 
-/// A hole, embedded data, or why the block cannot be read.
+/// A hole, embedded data, or the error.
 pub(super) fn without_device(request: &BlockRequest<'_>) -> Result<Option<Block>, BlockError> {
     let bp = request.pointer;
     bp.validate()?;

@@ -14,16 +14,16 @@ use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockPointer, FormatError};
 use std::sync::Arc;
 
-/// Buffers from devices are whole pages; what leaves much of one unused is copied out of it.
+/// Device buffers are whole pages; contents that leave much of one unused are copied out.
 const PAGE: usize = 4096;
 
-/// A block that was read and has to be decoded, with everything that this takes.
+/// A block that was read, with everything needed to decode it.
 pub(super) struct Encoded {
     pub(super) pointer: BlockPointer,
     pub(super) bookmark: Bookmark,
     pub(super) key: Option<Arc<DatasetKey>>,
     pub(super) stored: Bytes,
-    /// The cache's; whoever waits for the block gets it as soon as it is decoded.
+    /// The cache's; waiters for the block get it as soon as it is decoded.
     pub(super) ticket: Option<Ticket<Block>>,
     pub(super) injector: Option<Arc<dyn BlockInjector>>,
 }
@@ -43,7 +43,7 @@ impl Encoded {
         Ok(block)
     }
 
-    /// About how many bytes have to be worked on.
+    /// The approximate number of bytes to process.
     pub(super) fn effort(&self) -> u64 {
         let plain = self.pointer.compression().is_ok_and(|c| c == CompressionFunction::Off)
             && self.pointer.protection() != Protection::Encrypted;
@@ -87,7 +87,7 @@ fn decode(bp: &BlockPointer, key: Option<&DatasetKey>, stored: Bytes) -> Result<
     Ok(data)
 }
 
-/// Decompresses into memory of its own.
+/// Decompresses into a new buffer.
 pub(super) fn decompress(bp: &BlockPointer, stored: &[u8]) -> Result<Bytes, BlockError> {
     let size = bp.logical_size() as usize;
     let function = bp.compression()?;

@@ -1,9 +1,9 @@
-//! Blocks of the MOS that stay in memory, whatever the cache needs room for: those of objects that
-//! every txg changes. Damage that comes over them while the pool is open stops nothing then; and
-//! once they are written anew there is none.
+//! Blocks of the MOS that stay in memory regardless of cache pressure: those of objects that every
+//! txg changes. Damage to them while the pool is open then has no effect, and is gone once they are
+//! rewritten.
 //!
-//! A block is known by its place in the MOS, and is what was asked for if its pointer is: whoever
-//! reads an older state of the pool does not find its blocks here, and leaves none.
+//! A block is identified by its place in the MOS, and valid if its pointer matches: readers of an
+//! older state of the pool neither find its blocks here nor add any.
 
 use crate::Block;
 use parking_lot::RwLock;
@@ -11,17 +11,17 @@ use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, BlockPointer, Level, ObjectId, ObjsetId, Txg};
 use std::collections::{BTreeSet, HashMap};
 
-/// The largest part of the cache's limit that is held besides.
+/// Maximum fraction of the cache's limit that is held in addition.
 const SHARE_OF_CACHE: u64 = 16;
 
-/// Where in the MOS a block is.
+/// The place of a block in the MOS.
 type Place = (ObjectId, Level, BlockId);
 
-/// What is held.
+/// The held blocks.
 #[derive(Debug)]
 pub(crate) struct Held {
     state: RwLock<State>,
-    /// Bytes of contents that may be held.
+    /// Maximum bytes of contents held.
     limit: u64,
 }
 
@@ -32,8 +32,8 @@ struct State {
     bytes: u64,
 }
 
-/// A block as the last txg that wrote it has left it, and as it was before: what is on disk until
-/// that txg is complete, and what others read until then.
+/// A block as of the last txg that wrote it, and before: on disk until that txg is complete, and
+/// read by others until then.
 #[derive(Debug)]
 struct Versions {
     newest: Version,
@@ -57,7 +57,7 @@ impl Versions {
         self.newest.bytes() + self.before.as_ref().map_or(0, Version::bytes)
     }
 
-    /// The same after it was written.
+    /// The same after it was written again.
     fn followed_by(self, newest: Version) -> Self {
         let is_of_same_txg = self.newest.pointer.logical_birth() == newest.pointer.logical_birth();
         let before = if is_of_same_txg { self.before } else { Some(self.newest) };
@@ -66,8 +66,8 @@ impl Versions {
 }
 
 impl State {
-    /// Forgets what blocks were before, where that was another txg than the one that is being
-    /// written: the earlier ones are complete.
+    /// Drops earlier versions of blocks from txgs other than the one being written: those are
+    /// complete.
     fn forget_before(&mut self, txg: Txg) {
         for versions in self.blocks.values_mut() {
             if versions.newest.pointer.logical_birth() < txg
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// Takes a version of a block, if there is room.
+    /// Stores a version of a block, if there is room.
     fn put(&mut self, place: Place, version: Version, limit: u64) -> bool {
         let known = self.blocks.remove(&place);
         self.bytes -= known.as_ref().map_or(0, Versions::bytes);
@@ -103,25 +103,25 @@ impl State {
 }
 
 impl Held {
-    /// Holds nothing yet, and never more than `most` bytes; beside a cache with a limit of
+    /// Holds nothing yet, and never more than `most` bytes, beside a cache with a limit of
     /// `arc_max`.
     pub(super) fn new(arc_max: u64, most: u64) -> Self {
         Self { state: RwLock::default(), limit: (arc_max / SHARE_OF_CACHE).min(most) }
     }
 
-    /// Where a block is, if it can be one that is held.
+    /// The place of a block, if it can be held.
     fn place(bookmark: Bookmark) -> Option<Place> {
         let Bookmark { objset, object, level, block } = bookmark;
         (objset == ObjsetId::MOS).then_some((object, level, block))
     }
 
-    /// Holds the blocks of an object of the MOS from now on, as they are written; whether they
-    /// were not held so far.
+    /// Holds the blocks of an object of the MOS from now on, as they are written; returns whether
+    /// they were not held before.
     pub(crate) fn add_object(&self, object: ObjectId) -> bool {
         self.state.write().objects.insert(object)
     }
 
-    /// Lets go of an object, whose number may be given to another one.
+    /// Drops an object, whose number may be reused.
     pub(crate) fn remove_object(&self, object: ObjectId) {
         let mut state = self.state.write();
         if !state.objects.remove(&object) {
@@ -132,25 +132,25 @@ impl Held {
         state.bytes -= bytes;
     }
 
-    /// Takes a block as it is on disk; whether there was room.
+    /// Adds a block on disk; returns whether there was room.
     pub(crate) fn add(&self, bookmark: Bookmark, pointer: &BlockPointer, block: Block) -> bool {
         let Some(place) = Self::place(bookmark) else { return true };
         let mut state = self.state.write();
-        // What was written since is newer.
+        // A version written since is newer.
         if state.blocks.contains_key(&place) {
             return true;
         }
         state.put(place, Version { pointer: *pointer, block }, self.limit)
     }
 
-    /// Takes a block that was written.
+    /// Adds a written block.
     pub(super) fn wrote(&self, bookmark: Bookmark, pointer: &BlockPointer, block: &Block) {
         let Some(place) = Self::place(bookmark) else { return };
         if !self.state.read().objects.contains(&place.0) {
             return;
         }
         let version = Version { pointer: *pointer, block: block.clone() };
-        // Without room it is one of those that have to be read.
+        // Without room it has to be read like others.
         let _ = self.state.write().put(place, version, self.limit);
     }
 
@@ -228,7 +228,7 @@ mod tests {
         assert!(held.add(at(1), &pointer(5, 1), block(1)));
         assert!(!held.add(at(2), &pointer(5, 2), block(2)));
         assert_eq!(held.get(at(2), &pointer(5, 2)), None);
-        // What it was before has no room beside it.
+        // There is no room for its previous version.
         held.wrote(at(1), &pointer(6, 3), &block(3));
         assert_eq!(held.get(at(1), &pointer(5, 1)), None);
         assert_eq!(held.get(at(1), &pointer(6, 3)), Some(block(3)));

@@ -1,8 +1,8 @@
-//! Reading past the cache: for whoever reads very much once, like a send.
+//! Reading without caching: for large one-time reads, like a send.
 //!
-//! What the cache has is taken from it. What it has not is read into memory of the reader's own and
-//! never becomes a part of the cache: so a long stream pushes nothing out that others want, and a block
-//! costs no entry, no list and no eviction.
+//! Cached blocks are used. Others are read into the reader's own memory and never become part of
+//! the cache: so a long stream evicts nothing that others need, and a block costs no entry, no list
+//! and no eviction.
 
 use super::batch::{Wanted, without_device};
 use super::{BlockPipeline, BlockRequest, block_key};
@@ -11,8 +11,8 @@ use crate::{Block, BlockError};
 use rzfs_format::BlockPointer;
 
 impl BlockPipeline {
-    /// Reads blocks, results in the order of the requests. `owner` knows whether they are still
-    /// what they were.
+    /// Reads blocks, results in the order of the requests. `owner` knows whether they are still in
+    /// force.
     pub(crate) fn read_past_cache(
         &self,
         requests: &[BlockRequest<'_>],
@@ -56,7 +56,7 @@ impl BlockPipeline {
         results
     }
 
-    /// A block for which no device is needed.
+    /// A block that needs no device.
     fn at_hand(&self, request: &BlockRequest<'_>) -> Result<Option<Block>, BlockError> {
         if let Some(block) = without_device(request)? {
             return Ok(Some(block));
@@ -65,7 +65,7 @@ impl BlockPipeline {
         if let Some(block) = self.held.get(bookmark, pointer) {
             return Ok(Some(block));
         }
-        // The cache has plaintext, which is not for whoever has no key.
+        // The cache has plaintext, which must not be returned without a key.
         let key = block_key(pointer).filter(|_| !request.is_locked());
         let block = key.and_then(|key| self.cache.get(&key));
         Ok(block.filter(|block| block.can_be_of(pointer)))

@@ -1,9 +1,9 @@
-//! Threads that help to decode large batches of blocks.
+//! Worker threads that help decode large batches of blocks.
 //!
-//! A batch is a list of blocks and the number of the next one that nobody has taken. Whoever
-//! works on it takes the next block until there are none: first of all the thread that wants the
-//! batch, and as many idle workers as there are. So a batch never waits for a worker to become
-//! free, only for blocks that one has begun with, and nobody waits for anybody in a circle.
+//! A batch is a list of blocks and the index of the next free one. Its threads take the next block
+//! until there are none: first of all the thread that wants the batch, and all idle workers. So a
+//! batch never waits for a worker to become free, only for blocks already started, and there are no
+//! circular waits.
 
 use super::decode::Encoded;
 use crate::threads::start_up_to;
@@ -14,28 +14,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-/// Batches with less bytes to work on are not worth waking another thread.
+/// Smaller batches are not worth waking another thread.
 const MIN_EFFORT: u64 = 512 << 10;
 
-/// The most threads that help.
+/// Maximum number of workers.
 const MAX_WORKERS: usize = 15;
 
 type Decoded = Result<Block, BlockError>;
 
-/// The workers of a pipeline. Its threads start with the first batch that is large enough, and
-/// end when it is dropped.
+/// The workers of a pipeline. Its threads start with the first large batch, and end when it is
+/// dropped.
 #[derive(Default)]
 pub(super) struct Workers {
     workers: OnceLock<WorkerThreads>,
 }
 
 struct WorkerThreads {
-    /// `None` when it is being dropped, or there is but one processor.
+    /// `None` when it is being dropped, or there is only one processor.
     batches: Option<Sender<Arc<Batch>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Blocks that are decoded together.
+/// Blocks decoded together.
 struct Batch {
     blocks: Vec<Mutex<Step>>,
     next: AtomicUsize,
@@ -92,7 +92,7 @@ impl Drop for WorkerThreads {
     fn drop(&mut self) {
         self.batches = None;
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so itself.
+            // A thread that panicked has reported it itself.
             let _ = thread.join();
         }
     }
@@ -111,10 +111,10 @@ impl Batch {
         }
     }
 
-    /// Decodes blocks until none is left that nobody has taken.
+    /// Decodes blocks until none are free.
     fn work(&self) {
         while let Some(block) = self.blocks.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            // Counts down even if decoding panics: who waits must not wait for ever.
+            // Counts down even if decoding panics, so that waiters do not wait for ever.
             let _counted = CountDown(self);
             let step = std::mem::replace(&mut *block.lock(), Step::Taken);
             if let Step::Encoded(encoded) = step {
@@ -124,7 +124,7 @@ impl Batch {
         }
     }
 
-    /// Waits for the blocks that others have taken.
+    /// Waits for the blocks taken by others.
     fn wait(&self) -> Vec<Decoded> {
         let mut unfinished = self.unfinished.lock();
         while *unfinished > 0 {

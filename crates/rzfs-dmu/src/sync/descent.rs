@@ -1,8 +1,8 @@
-//! The way down to what changes in an object.
+//! Descending to the changes in an object.
 //!
-//! Each indirect block above data that is written or freed is read once on the way. One with nothing
-//! but freed blocks below it goes with all of these: nobody writes it once more. Of the others it is
-//! known then where they are.
+//! Each indirect block above written or freed data is read once on the way. One with only freed
+//! blocks below it is freed with them, without being rewritten. The places of the others are then
+//! known.
 //!
 //! ```text
 //!            level 3                 freed: ░
@@ -19,9 +19,9 @@ use crate::{Block, DmuError};
 use rzfs_format::BlockPointer;
 use std::collections::BTreeSet;
 
-/// Goes down a tree: frees indirect blocks that have only freed blocks below them, with these, and
-/// notes where others are that will be written. Answers with the groups of level 1 in which blocks
-/// are freed and others are not.
+/// Descends a tree: frees indirect blocks that have only freed blocks below them, with these, and
+/// records the places of others that will be written. Returns the groups of level 1 in which some
+/// blocks are freed and others are not.
 pub(super) fn descend(
     context: &mut SyncContext<'_>,
     tree: &mut DirtyTree,
@@ -37,16 +37,16 @@ pub(super) fn descend(
     Ok(descent.groups)
 }
 
-/// Whether something is left of blocks.
+/// Whether blocks remain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rest {
     Nothing,
     Something,
 }
 
-/// What became of indirect blocks.
+/// The fate of indirect blocks.
 struct Outcome {
-    /// Those that are gone.
+    /// Those that were freed.
     gone: Vec<(u64, BlockPointer)>,
     rest: Rest,
 }
@@ -63,7 +63,7 @@ impl Descent<'_, '_> {
         self.tree.on_disk(self.context.writer.pipeline())
     }
 
-    /// Looks at indirect blocks of `level`, given their numbers and pointers.
+    /// Examines indirect blocks of `level`, given their numbers and pointers.
     fn look_at(
         &mut self,
         level: u8,
@@ -112,7 +112,7 @@ impl Descent<'_, '_> {
         Ok(outcome)
     }
 
-    /// Frees what is below an indirect block, as far as it is to be freed.
+    /// Frees what is to be freed below an indirect block.
     fn look_into(
         &mut self,
         level: u8,
@@ -122,7 +122,7 @@ impl Descent<'_, '_> {
         let contents = match contents {
             Ok(Some(contents)) => contents,
             Ok(None) => return Ok(Rest::Something),
-            // What devices have not delivered is there.
+            // A block that devices failed to return still exists.
             Err(error) if !error.is_damage() => return Err(error.into()),
             Err(error) => {
                 stays(&error);
@@ -150,7 +150,7 @@ impl Descent<'_, '_> {
         Ok(Rest::Something)
     }
 
-    /// Has the block above get holes in place of indirect blocks of `level`.
+    /// Records holes for the parents in place of indirect blocks of `level`.
     fn leave_holes(&mut self, level: u8, gone: Vec<(u64, BlockPointer)>) {
         let policy = self.tree.policy(self.context, level);
         let size = u64::from(self.tree.old.indirect_size());
@@ -161,8 +161,7 @@ impl Descent<'_, '_> {
     }
 }
 
-/// Leaves what became damaged after it was looked at where it is; whoever has to write it finds
-/// out for himself.
+/// Logs that a block damaged after its check stays where it is; a later write of it will fail.
 fn stays(error: &DmuError) {
     tracing::warn!(%error, "blocks are not freed");
 }

@@ -5,12 +5,12 @@ use crate::DmuError;
 use crate::tree::{Tree, Visited, repeated};
 use rzfs_format::BlockPointer;
 
-/// Indirect blocks that are read together.
+/// Indirect blocks read together.
 const AHEAD: usize = 32;
 
-/// Kills everything below the dnode that is on disk. What is below an indirect block that is
-/// damaged is leaked: nobody knows where it is, and waiting would not tell. How much that is, what
-/// the dnode says it uses tells.
+/// Frees everything below the dnode on disk. Blocks below a damaged indirect block are leaked:
+/// their places are unknown, and waiting would not help. The dnode's used space shows how much that
+/// is.
 pub(crate) fn kill_object(
     context: &mut SyncContext<'_>,
     tree: &mut DirtyTree,
@@ -34,8 +34,8 @@ enum Completeness {
     Incomplete,
 }
 
-/// Kills the blocks of `level` from `first` on, given their pointers, and all below them: each indirect
-/// block in the first of its places.
+/// Frees the blocks of `level` from `first` on, given their pointers, and all their descendants:
+/// each indirect block only at the first of its places.
 fn kill_below(
     context: &mut SyncContext<'_>,
     (tree, visited): (&mut DirtyTree, &mut Visited),
@@ -89,7 +89,7 @@ fn kill_below(
     Ok(found)
 }
 
-/// Gives up what cannot be found because of damage. What devices have not delivered is there.
+/// Skips what cannot be found because of damage. Blocks that devices failed to return still exist.
 fn leak(error: DmuError) -> Result<Completeness, SyncError> {
     if !error.is_damage() {
         return Err(error.into());

@@ -1,4 +1,4 @@
-//! The tree of one object while it is synced: what it was, and what becomes of it.
+//! The tree of one object during its sync: old state and new state.
 
 use super::SyncContext;
 use crate::in_force::Always;
@@ -19,43 +19,43 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct LeafBlock {
     pub(crate) data: Bytes,
-    /// What the block counts for: 1, or the dnodes in it.
+    /// The block's fill count: 1, or the dnodes in it.
     pub(crate) fill: u64,
-    /// Where it is already.
+    /// Where it has already been written.
     pub(crate) placed: Option<BlockPointer>,
 }
 
-/// An object to be synced.
+/// An object to sync.
 #[derive(Debug)]
 pub(crate) struct DirtyTree {
     pub(crate) objset: ObjsetId,
     /// The key of the set, if it has one.
     key: Option<Arc<DatasetKey>>,
     pub(crate) object: ObjectId,
-    /// What is on disk; without any pointer if nothing is.
+    /// The dnode on disk; without pointers if there is none.
     pub(crate) old: Dnode,
-    /// What will be: its levels, pointers and used space are made here.
+    /// The new dnode: its levels, pointers and used space are computed here.
     pub(crate) new: Dnode,
     /// Data blocks to write.
     pub(crate) blocks: BTreeMap<u64, LeafBlock>,
-    /// Data blocks that become those of others, none of which is in `blocks`.
+    /// Data blocks that become clones, none of which is in `blocks`.
     pub(crate) clones: BTreeMap<u64, BlockPointer>,
-    /// Data blocks to free, in order; what is in `blocks` or `clones` is there nevertheless.
+    /// Data blocks to free, in order; those in `blocks` or `clones` exist nevertheless.
     pub(crate) freed: Vec<Range<u64>>,
-    /// New pointers of the level that was written last.
+    /// New pointers of the last level written.
     pub(super) updates: BTreeMap<u64, BlockPointer>,
-    /// By level: what is in place of indirect blocks that were freed, for the blocks above.
+    /// By level: replacements of freed indirect blocks, for their parents.
     holes: BTreeMap<u8, BTreeMap<u64, BlockPointer>>,
-    /// Where indirect blocks are on disk that may have to be loaded.
+    /// Places on disk of indirect blocks that may have to be loaded.
     places: BTreeMap<(u8, u64), BlockPointer>,
 }
 
-/// An indirect block, or the dnode, in the making: pointers to the level below it.
+/// An indirect block, or the dnode, under construction: pointers to the level below it.
 #[derive(Debug)]
 pub(super) struct Group {
     /// Its number in its level.
     pub(super) block: u64,
-    /// The pointer to it as it was.
+    /// The old pointer to it.
     pub(super) old: BlockPointer,
     pub(super) children: Vec<BlockPointer>,
     pub(super) is_changed: bool,
@@ -108,7 +108,7 @@ impl DirtyTree {
             object: self.object,
             dnode: &self.old,
             existence: None,
-            // Nobody else replaces what it has.
+            // Its blocks are not replaced by others.
             owner: &Always,
         }
     }
@@ -118,12 +118,12 @@ impl DirtyTree {
         self.old.pointers.iter().any(|pointer| *pointer != BlockPointer::HOLE)
     }
 
-    /// Whether the pointers of the old dnode move down into an indirect block of `level`.
+    /// Whether the pointers of the old dnode move down to an indirect block of `level`.
     fn grows_at(&self, level: u8) -> bool {
         self.new.levels > self.old.levels && level == self.old.levels && self.has_pointers()
     }
 
-    /// The groups of level 1 in which blocks are written, and of a tree without indirect blocks
+    /// The groups of level 1 in which blocks are written; for a tree without indirect blocks also
     /// the one in which blocks are freed.
     pub(super) fn leaf_groups(&self) -> BTreeSet<u64> {
         if self.new.levels == 1 {
@@ -139,7 +139,7 @@ impl DirtyTree {
         groups
     }
 
-    /// The numbers of data blocks that are below a block; none if there are no such numbers.
+    /// The numbers of data blocks below a block; empty if there are none.
     fn data_below(&self, level: u8, block: u64) -> Range<u64> {
         let shift = u32::from(level) * self.old.pointers_shift();
         let below = |block: u64| match block {
@@ -156,7 +156,7 @@ impl DirtyTree {
         data.start..data.end.min(self.old.max_block_id.0.saturating_add(1))
     }
 
-    /// The first freed range that has `block` or is behind it.
+    /// The first freed range that contains `block` or follows it.
     fn freed_from(&self, block: u64) -> Option<&Range<u64>> {
         self.freed.get(self.freed.partition_point(|range| range.end <= block))
     }
@@ -182,23 +182,23 @@ impl DirtyTree {
         self.freed_from(data.start).is_some_and(has_all) && !self.has_new(level, block)
     }
 
-    /// Remembers where an indirect block is on disk.
+    /// Records the place of an indirect block on disk.
     pub(super) fn note_place(&mut self, level: u8, block: u64, pointer: BlockPointer) {
         self.places.insert((level, block), pointer);
     }
 
-    /// Has the block above get a hole in place of an indirect block of `level`.
+    /// Records a hole for the parent in place of an indirect block of `level`.
     pub(super) fn leave_hole(&mut self, level: u8, block: u64, hole: BlockPointer) {
         self.holes.entry(level).or_default().insert(block, hole);
     }
 
-    /// Takes the holes that indirect blocks left into the changes of their level, the one that was
-    /// written last.
+    /// Adds the holes left by indirect blocks to the changes of their level, which was written
+    /// last.
     pub(super) fn take_holes(&mut self, level: u8) {
         self.updates.extend(self.holes.remove(&level).unwrap_or_default());
     }
 
-    /// The groups of `level` (above 1) that have to follow changes below.
+    /// The groups of `level` (above 1) that must be updated for changes below.
     pub(super) fn inner_groups(&self, level: u8) -> BTreeMap<u64, Vec<(u64, BlockPointer)>> {
         let shift = self.new.pointers_shift();
         let mut groups: BTreeMap<u64, Vec<(u64, BlockPointer)>> = BTreeMap::new();
@@ -211,7 +211,7 @@ impl DirtyTree {
         groups
     }
 
-    /// Group `block` of `level` as it is on disk; damaged pointers in it stay what they are.
+    /// Group `block` of `level` on disk; damaged pointers in it are kept.
     pub(super) fn load(
         &self,
         pipeline: &BlockPipeline,
@@ -241,7 +241,7 @@ impl DirtyTree {
         Ok(group(old, contents.as_ref().map(Tree::stored_children).unwrap_or_default()))
     }
 
-    /// Whether a pointer can be the one to this data block on disk.
+    /// Whether a pointer is valid for this data block on disk.
     pub(super) fn is_sound(
         &self,
         pipeline: &BlockPipeline,
@@ -251,7 +251,7 @@ impl DirtyTree {
         self.on_disk(pipeline).checked(0, number, *at).is_ok()
     }
 
-    /// What the children of a hole of `level` are: holes of the same birth.
+    /// The children of a hole of `level`: holes of the same birth.
     fn hole_below(&self, hole: &BlockPointer, level: u8) -> BlockPointer {
         if *hole == BlockPointer::HOLE {
             return BlockPointer::HOLE;
@@ -265,7 +265,7 @@ impl DirtyTree {
         BlockPointer::born_hole(self.old.object_type, below, u64::from(size), birth)
     }
 
-    /// Takes a child's change into its group, the space that the object uses, and the accounts.
+    /// Applies a child's change to its group, the object's used space, and the accounts.
     pub(crate) fn apply(
         &mut self,
         context: &mut SyncContext<'_>,
@@ -287,7 +287,7 @@ impl DirtyTree {
         }
     }
 
-    /// Takes another's block into the object; answers with its pointer here.
+    /// Adds a shared block to the object; returns its pointer here.
     pub(super) fn share(
         &mut self,
         context: &mut SyncContext<'_>,
@@ -301,7 +301,7 @@ impl DirtyTree {
         pointer
     }
 
-    /// Takes a block out of the object.
+    /// Removes a block from the object.
     pub(crate) fn kill(&mut self, context: &mut SyncContext<'_>, pointer: &BlockPointer) {
         if !pointer.is_hole() {
             let size = deflated_size(context.writer.pipeline(), pointer);
@@ -324,8 +324,8 @@ impl DirtyTree {
     }
 }
 
-/// The space that a block counts for: what is allocated for it, less parity and padding
-/// (spec 02, section 2.10).
+/// The accounted space of a block: its allocation without parity and padding (spec 02, section
+/// 2.10).
 pub(crate) fn deflated_size(pipeline: &BlockPipeline, pointer: &BlockPointer) -> u64 {
     let size = |dva: rzfs_format::Dva| {
         let sectors = dva.asize() >> SECTOR_SHIFT;
@@ -334,7 +334,7 @@ pub(crate) fn deflated_size(pipeline: &BlockPipeline, pointer: &BlockPointer) ->
     pointer.dvas().map(size).fold(0, u64::saturating_add)
 }
 
-/// An object of which nothing is on disk yet, to be the `old` of one that is new.
+/// An empty dnode on disk, as the `old` of a new object.
 pub(crate) fn empty_dnode(new: &Dnode) -> Dnode {
     Dnode {
         levels: match new.object_type {

@@ -6,11 +6,11 @@ use super::{BATCH_BYTES, BATCH_GROUPS, SyncContext, SyncError};
 use crate::write::{Change, HoleRequest, WriteRequest};
 use rzfs_format::BlockPointer;
 
-/// A group to make: the index of its tree, its number.
+/// A group to write: the index of its tree, its number.
 type Place = (usize, u64);
 
-/// Writes what is dirty in all trees; then their `new` dnodes have the right levels, pointers and
-/// used space.
+/// Writes the dirty data of all trees, which updates the levels, pointers and used space of their
+/// `new` dnodes.
 pub(crate) fn sync_trees(
     context: &mut SyncContext<'_>,
     trees: &mut [DirtyTree],
@@ -49,7 +49,7 @@ fn batch_len(trees: &[DirtyTree], places: &[Place]) -> usize {
     places.len()
 }
 
-/// The data blocks of a group that are to be written.
+/// The data blocks of a group to write.
 fn blocks_of(
     tree: &DirtyTree,
     group: u64,
@@ -110,7 +110,7 @@ fn sync_leaves(
     write_groups(context, trees, 1, groups)
 }
 
-/// Takes the blocks of a group over that are on disk already.
+/// Takes over blocks of a group that are already on disk.
 fn adopt_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut Group) {
     let first = first_child(tree, group.block);
     let placed = blocks_of(tree, group.block);
@@ -125,7 +125,7 @@ fn adopt_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut
     }
 }
 
-/// The pointers above data: of an indirect block, or of the dnode if there is none.
+/// The pointers to data: of an indirect block, or of the dnode if there is none.
 fn load_leaf_group(
     context: &SyncContext<'_>,
     tree: &DirtyTree,
@@ -156,7 +156,7 @@ fn free_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut 
             let Some(child) = group.children.get_mut((number - first) as usize) else { continue };
             let is_replaced =
                 tree.blocks.contains_key(&number) || tree.clones.contains_key(&number);
-            // Nobody knows what is at the end of a damaged pointer.
+            // The target of a damaged pointer is unknown.
             if child.is_hole()
                 || is_replaced
                 || !tree.is_sound(context.writer.pipeline(), number, child)
@@ -172,7 +172,7 @@ fn free_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut 
     }
 }
 
-/// Puts the blocks that others have, too, into a group.
+/// Adds shared blocks to a group.
 fn share_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut Group) {
     if tree.clones.is_empty() {
         return;
@@ -189,7 +189,7 @@ fn share_leaves(context: &mut SyncContext<'_>, tree: &mut DirtyTree, group: &mut
     }
 }
 
-/// Writes the indirect blocks of one level of all trees that reach above it.
+/// Writes the indirect blocks of one level of all trees that are higher.
 fn sync_level(
     context: &mut SyncContext<'_>,
     trees: &mut [DirtyTree],

@@ -1,9 +1,9 @@
-//! Where a walk has to go on: what of a tree comes before a bookmark, in either order.
+//! Where a walk resumes: what part of a tree precedes a bookmark, in either order.
 //!
 //! A block stands for the data blocks below it, and a block of the meta-dnode's tree for the
-//! objects whose dnodes are below it. Parents first, the order is that of the first of them, and
-//! of several that begin together the highest comes first. Children first, it is that of the last
-//! one, the lowest first.
+//! objects whose dnodes are below it. Parents first, blocks are ordered by their first data block,
+//! the highest level first. Children first, they are ordered by their last one, the lowest level
+//! first.
 
 use crate::tree::Tree;
 use rzfs_format::dnode::{Dnode, SLOT_SIZE};
@@ -12,22 +12,22 @@ use rzfs_format::{BlockId, Level, ObjectId, ObjsetId};
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// Which of a block and what is below it comes first.
+/// Whether a block or its descendants come first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     ParentsFirst,
     ChildrenFirst,
 }
 
-/// What of a block and all below it is still to be visited.
+/// What remains to be visited of a block and its descendants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
     Nothing,
-    /// What is below it, or a part of that.
+    /// All or some of its descendants.
     Below,
-    /// The block, but nothing below it.
+    /// The block, but no descendants.
     Itself,
-    /// The block, and what is below it or a part of that.
+    /// The block, and all or some of its descendants.
     Both,
 }
 
@@ -41,11 +41,11 @@ impl Rest {
     }
 }
 
-/// How far earlier walks have come.
+/// The progress of earlier walks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     pub(super) order: Order,
-    /// The block to visit next; the first one if there is none.
+    /// The block to visit next; the first one if `None`.
     pub(super) next: Option<Bookmark>,
 }
 
@@ -96,16 +96,16 @@ impl Progress {
         if self.is_past(tree.object) { Rest::Nothing } else { Rest::Both }
     }
 
-    /// Whether an object, other than the meta-dnode, is behind an earlier walk as a whole. What
-    /// this says when the next block is one of the meta-dnode does not matter: objects that are
-    /// behind are below blocks that are.
+    /// Whether an object, other than the meta-dnode, was completely visited by an earlier walk. The
+    /// result does not matter when the next block belongs to the meta-dnode: finished objects are
+    /// then below finished blocks.
     pub(super) fn is_past(self, object: ObjectId) -> bool {
         self.next.is_some_and(|next| {
             next.level != Level::ROOT && next.object != ObjectId::META_DNODE && object < next.object
         })
     }
 
-    /// Where a walk goes on that stops over a block whose rest this is.
+    /// Where a walk resumes that stops at a block with this rest.
     pub(super) fn retry(self, rest: Rest, bookmark: Bookmark) -> Bookmark {
         match (rest, self.next) {
             (Rest::Below, Some(next)) => next,
@@ -113,7 +113,7 @@ impl Progress {
         }
     }
 
-    /// A place that no block of an object comes before.
+    /// A position before all blocks of an object.
     pub(super) const fn first_of(self, objset: ObjsetId, object: ObjectId) -> Bookmark {
         let level = match self.order {
             Order::ParentsFirst => Level(i8::MAX),
@@ -123,7 +123,7 @@ impl Progress {
     }
 }
 
-/// The data blocks below a block; a spill block comes after all others.
+/// The data blocks below a block; a spill block follows all others.
 fn data_blocks(dnode: &Dnode, level: u8, block: u64) -> Range<u128> {
     if block == BlockId::SPILL.0 {
         return u128::MAX - 1..u128::MAX;

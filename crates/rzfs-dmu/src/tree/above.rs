@@ -1,17 +1,17 @@
-//! Looking at what is above data blocks before these are changed.
+//! Checking the parents of data blocks before these are changed.
 
 use super::{AHEAD, Tree, Visited, repeated};
 use crate::{Block, DmuError};
 use rzfs_format::{BlockId, BlockPointer, Txg};
 use std::ops::Range;
 
-/// Which indirect blocks to look at.
+/// Which indirect blocks to check.
 pub(crate) struct AboveCheck {
     /// Those above these data blocks.
     pub(crate) blocks: Range<u64>,
-    /// Those that were born later than this.
+    /// Those born later than this.
     pub(crate) newer_than: Txg,
-    /// About so many of them at most.
+    /// About this many of them at most.
     pub(crate) limit: u64,
 }
 
@@ -23,11 +23,11 @@ struct Walk<'a> {
 }
 
 impl Tree<'_> {
-    /// Reads everything above the data blocks of a range, holes left out, so that whoever changes
-    /// or frees these can rely on it.
+    /// Reads all parents of the data blocks of a range, skipping holes, so that callers that change
+    /// or free these can rely on them.
     ///
     /// # Errors
-    /// The first block that cannot be read, or a pointer that cannot be one of the object's.
+    /// The first block that cannot be read, or an invalid pointer.
     pub(crate) fn check_above(&self, check: AboveCheck) -> Result<(), DmuError> {
         if self.dnode.levels < 2 || check.blocks.is_empty() {
             return Ok(());
@@ -39,21 +39,21 @@ impl Tree<'_> {
         walk.read(top, numbers.zip(pointers))
     }
 
-    /// When what is below the dnode was changed last.
+    /// The birth of the newest block below the dnode.
     pub(crate) fn newest_birth(&self) -> Txg {
         self.dnode.pointers.iter().map(BlockPointer::logical_birth).max().unwrap_or(Txg(0))
     }
 }
 
 impl Walk<'_> {
-    /// Those of the blocks of a level that are above the wanted data, or are it.
+    /// Those of the blocks of a level that are, or are above, the wanted data.
     fn numbers(&self, level: u8, among: Range<u64>) -> Range<u64> {
         let above = |block: u64| self.tree.dnode.ancestor(BlockId(block), level).0;
         let Range { start, end } = self.check.blocks;
         among.start.max(above(start))..among.end.min(above(end.saturating_sub(1)) + 1)
     }
 
-    /// Reads indirect blocks of `level`, and what of it is above the data.
+    /// Reads indirect blocks of `level`, and their descendants above the data.
     fn read(
         &mut self,
         level: u8,
@@ -87,7 +87,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Looks at the pointers of an indirect block.
+    /// Examines the pointers of an indirect block.
     fn look_into(&mut self, level: u8, block: u64, contents: &Block) -> Result<(), DmuError> {
         let shift = self.tree.dnode.pointers_shift();
         let first = block << shift;

@@ -1,25 +1,25 @@
-//! What is counted about transactions: OpenZFS's `dmu_tx`.
+//! Counters of transactions: OpenZFS's `dmu_tx`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 rzfs_kstat::kstat! {
     /// Counters of transactions at one moment, with the names of OpenZFS's kstat `dmu_tx`.
     pub struct DmuTxStats = "dmu_tx", counted by pub(super) struct DmuTxCounters {
-        /// Transactions that began.
+        /// Transactions that started.
         dmu_tx_assigned: Counter Count,
-        /// Transactions that did not begin because the pool is being exported or has failed.
+        /// Transactions that failed because the pool is being exported or has failed.
         dmu_tx_error: Counter Count,
         /// Transactions that waited, or were refused, because the pool is suspended.
         dmu_tx_suspended: Counter Count,
-        /// Transactions that were held up because much is dirty.
+        /// Transactions that were throttled because much is dirty.
         dmu_tx_dirty_throttle: Counter Count,
-        /// Transactions that were slowed down because much is dirty.
+        /// Transactions that were delayed because much is dirty.
         dmu_tx_dirty_delay: Counter Count,
-        /// Transactions that waited because as much is dirty as may be.
+        /// Transactions that waited because the dirty limit was reached.
         dmu_tx_dirty_over_max: Counter Count,
-        /// Transactions that were put off because their group frees as much as it may.
+        /// Transactions that were postponed because their group reached its limit of frees.
         dmu_tx_dirty_frees_delay: Counter Count,
-        /// Transactions that were refused because of a quota of their dataset.
+        /// Transactions refused because of a quota of their dataset.
         dmu_tx_quota: Counter Count,
     }
 }
@@ -29,7 +29,7 @@ fn count(counter: &AtomicU64) {
 }
 
 impl DmuTxCounters {
-    /// Counts a transaction that waits, for devices or for room.
+    /// Counts a transaction that waits for devices or for room.
     pub(super) fn count_wait(&self, is_suspended: bool) {
         if is_suspended {
             return count(&self.dmu_tx_suspended);
@@ -38,7 +38,7 @@ impl DmuTxCounters {
         count(&self.dmu_tx_dirty_over_max);
     }
 
-    /// Counts a transaction that is slowed down, perhaps after it has waited.
+    /// Counts a transaction that is delayed, possibly after waiting.
     pub(super) fn count_delay(&self, has_waited: bool) {
         if !has_waited {
             count(&self.dmu_tx_dirty_throttle);
@@ -46,22 +46,22 @@ impl DmuTxCounters {
         count(&self.dmu_tx_dirty_delay);
     }
 
-    /// Counts a transaction that is refused because the pool is suspended.
+    /// Counts a transaction refused because the pool is suspended.
     pub(super) fn count_suspended(&self) {
         count(&self.dmu_tx_suspended);
     }
 
-    /// Counts a transaction that is refused for good.
+    /// Counts a transaction refused for good.
     pub(super) fn count_error(&self) {
         count(&self.dmu_tx_error);
     }
 
-    /// Counts a transaction that is put off because its group frees as much as it may.
+    /// Counts a transaction postponed because its group reached its limit of frees.
     pub(super) fn count_put_off(&self) {
         count(&self.dmu_tx_dirty_frees_delay);
     }
 
-    /// Counts a transaction that is refused because of a quota.
+    /// Counts a transaction refused because of a quota.
     pub(super) fn count_over_quota(&self) {
         count(&self.dmu_tx_quota);
     }

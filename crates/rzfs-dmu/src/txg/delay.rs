@@ -3,20 +3,19 @@
 use rzfs_tunables::Tunables;
 use std::time::Duration;
 
-/// How much may be dirty (`zfs_dirty_data_*`).
+/// Limits of dirty data (`zfs_dirty_data_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirtyLimits {
-    /// Most dirty bytes of a pool (`zfs_dirty_data_max`).
+    /// Maximum dirty bytes of a pool (`zfs_dirty_data_max`).
     pub max: u64,
-    /// Share of that, in percent, from which on a group is synced at once
-    /// (`zfs_dirty_data_sync_percent`).
+    /// Percentage of that at which a group is synced at once (`zfs_dirty_data_sync_percent`).
     pub sync_percent: u64,
-    /// The delay of transactions.
+    /// The delay curve of transactions.
     pub delay: DelayCurve,
 }
 
 impl DirtyLimits {
-    /// What is not set is a part of `memory`, in bytes.
+    /// Unset tunables default to a fraction of `memory`, in bytes.
     #[must_use]
     pub fn new(tunables: &Tunables, memory: u64) -> Self {
         const USUAL_CAP: u64 = 4 << 30;
@@ -34,41 +33,40 @@ impl DirtyLimits {
         Self { max, sync_percent, delay: DelayCurve::from(tunables) }
     }
 
-    /// The defaults for so many bytes of memory.
+    /// The defaults for this many bytes of memory.
     #[must_use]
     pub fn of_memory(memory: u64) -> Self {
         Self::new(&Tunables::default(), memory)
     }
 
-    /// Most dirty bytes of a pool that is suspended: somewhat more than otherwise, so that whoever
-    /// changes names does not wait at once where much is dirty already.
+    /// Maximum dirty bytes of a suspended pool: somewhat more than otherwise, so that name
+    /// operations do not block at once where much is already dirty.
     #[must_use]
     pub const fn max_while_suspended(&self) -> u64 {
         const MORE: u64 = 25;
         self.max.saturating_add(percent(self.max, MORE))
     }
 
-    /// Dirty bytes from which on the open group is to be synced.
+    /// Dirty bytes at which the open group is synced.
     #[must_use]
     pub const fn sync_threshold(&self) -> u64 {
         percent(self.max, self.sync_percent)
     }
 }
 
-/// How long transactions wait when much is dirty.
+/// The delay of transactions when much is dirty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DelayCurve {
-    /// Share of the limit, in percent, below which nobody waits
-    /// (`zfs_delay_min_dirty_percent`).
+    /// Percentage of the limit below which there is no delay (`zfs_delay_min_dirty_percent`).
     pub min_dirty_percent: u64,
-    /// The delay at the middle of the curve (`zfs_delay_scale`).
+    /// The delay in the middle of the curve (`zfs_delay_scale`).
     pub scale: Duration,
-    /// The longest delay (`zfs_delay_max_ns`).
+    /// Maximum delay (`zfs_delay_max_ns`).
     pub max: Duration,
 }
 
 impl DelayCurve {
-    /// Time between two transactions when `dirty` of at most `limit` bytes are dirty.
+    /// Time between two transactions when `dirty` of `limit` bytes are dirty.
     #[must_use]
     pub fn delay(&self, dirty: u64, limit: u64) -> Duration {
         let min = percent(limit, self.min_dirty_percent);

@@ -1,4 +1,4 @@
-//! Counting transactions into groups, and what is dirty of them.
+//! Assigning transactions to groups, and counting their dirty data.
 
 pub(super) mod quiesced;
 mod room;
@@ -17,24 +17,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tracing::Span;
 
-/// Groups that can be told apart at one time; more than can exist at one time.
+/// Number of distinguishable groups; more than can exist at one time.
 const SLOTS: usize = 4;
 
-/// What an engine is made with.
+/// The options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct TxgOptions {
     /// The limits of dirty data.
     pub limits: DirtyLimits,
-    /// Longest time that a group stays open (`zfs_txg_timeout`).
+    /// Maximum time that a group stays open (`zfs_txg_timeout`).
     pub timeout: Duration,
-    /// Most blocks on disk that files give up in one group.
+    /// Maximum blocks on disk freed by files in one group.
     pub max_frees: u64,
-    /// Groups that are remembered (`zfs_txg_history`).
+    /// Number of groups in the history (`zfs_txg_history`).
     pub history: usize,
 }
 
 impl TxgOptions {
-    /// What is not set is a part of `memory`, in bytes.
+    /// Unset tunables default to a fraction of `memory`, in bytes.
     #[must_use]
     pub fn new(tunables: &Tunables, memory: u64) -> Self {
         Self {
@@ -46,31 +46,31 @@ impl TxgOptions {
     }
 }
 
-/// What becomes of new transactions while the pool is suspended (property `failmode`).
+/// What happens to new transactions while the pool is suspended (property `failmode`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SuspendedPolicy {
-    /// They wait until it goes on.
+    /// They wait until it resumes.
     Wait,
     /// They are refused.
     Refuse,
 }
 
-/// What becomes of somebody who would have to wait until a suspended pool goes on.
+/// What a caller does that would have to wait for a suspended pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
     /// It waits.
     Wait,
-    /// It is told so: it has locked what others need.
+    /// It gets an error: it holds locks that others need.
     Leave,
 }
 
-/// The pool does not take transactions any more.
+/// The pool no longer accepts transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the pool is being exported or is suspended")]
 pub struct Stopped;
 
-/// A transaction was broken off, by a panic: what it has changed already is half of what it was to
-/// change, so its group is never synced, nor any after it.
+/// A transaction was aborted by a panic: its changes are incomplete, so its group is never synced,
+/// nor any after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a change in txg {txg} was broken off by a mistake in this software")]
 pub struct Torn {
@@ -78,13 +78,13 @@ pub struct Torn {
     pub txg: Txg,
 }
 
-/// Why a transaction does not begin.
+/// Why a transaction does not start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BeginError {
     /// It never will.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// It may when the pool is not suspended any more ([`TxgEngine::wait_while_suspended`]).
+    /// It may start when the pool is no longer suspended ([`TxgEngine::wait_while_suspended`]).
     #[error("the pool is suspended")]
     Suspended,
 }
@@ -94,16 +94,16 @@ pub enum BeginError {
 pub struct TxgEngine {
     options: TxgOptions,
     clock: Clock,
-    /// Counts of transactions. A transaction takes the lock of one shard only.
+    /// Transaction counts. A transaction locks only one shard.
     shards: Box<[Shard]>,
     next_shard: AtomicUsize,
     dirty: [AtomicU64; SLOTS],
-    /// Blocks on disk that files give up.
+    /// Blocks on disk freed by files.
     frees: [AtomicU64; SLOTS],
     state: Mutex<State>,
-    /// Something of the state has changed.
+    /// The state has changed.
     changed: Condvar,
-    /// But for transactions that began: the shards count these.
+    /// Except for started transactions, which the shards count.
     counters: DmuTxCounters,
 }
 
@@ -117,7 +117,7 @@ struct Shard {
 struct Entry {
     open: Txg,
     held: [u32; SLOTS],
-    /// Transactions that began.
+    /// Transactions that started.
     begun: u64,
     is_stopped: bool,
 }
@@ -126,25 +126,25 @@ struct Entry {
 struct State {
     open: Txg,
     opened: Duration,
-    /// How long the group is open.
+    /// The time the group is open.
     open_span: Span,
     synced: Txg,
-    /// The youngest group that somebody waits for.
+    /// The youngest group with waiters.
     wanted: Txg,
-    /// When the last transaction that was delayed may go.
+    /// When the last delayed transaction may proceed.
     last_wakeup: Duration,
-    /// The group that syncs waits for its devices.
+    /// The syncing group waits for its devices.
     suspended: Option<SuspendedPolicy>,
-    /// The oldest group of which a transaction was broken off.
+    /// The oldest group with an aborted transaction.
     torn: Option<Torn>,
     /// No further group will be synced.
     is_over: bool,
-    /// The thread that syncs is to end.
+    /// The syncing thread is to stop.
     is_finished: bool,
     history: History,
 }
 
-/// As long as it exists, a group is open.
+/// A span that lasts as long as a group is open.
 fn open_span(txg: Txg) -> Span {
     tracing::debug_span!(parent: None, "open", %txg)
 }
@@ -186,19 +186,19 @@ impl TxgEngine {
         })
     }
 
-    /// Counts a transaction that was refused because of a quota of its dataset.
+    /// Counts a transaction refused because of a quota of its dataset.
     pub fn count_over_quota(&self) {
         self.counters.count_over_quota();
     }
 
-    /// What was counted about transactions.
+    /// The transaction counters.
     #[must_use]
     pub fn stats(&self) -> DmuTxStats {
         let begun = self.shards.iter().map(|shard| shard.entry.lock().begun);
         DmuTxStats { dmu_tx_assigned: begun.fold(0, u64::wrapping_add), ..self.counters.read() }
     }
 
-    /// What became of the last groups, the oldest first.
+    /// The history of the last groups, oldest first.
     #[must_use]
     pub fn history(&self) -> Vec<TxgRecord> {
         self.state.lock().history.records()
@@ -210,7 +210,7 @@ impl TxgEngine {
         self.dirty.iter().map(|dirty| dirty.load(Ordering::Relaxed)).sum()
     }
 
-    /// Says that `bytes` more of a group are dirty.
+    /// Adds `bytes` of dirty data to a group.
     pub(crate) fn add_dirty(&self, txg: Txg, bytes: u64) {
         let before = self.dirty[slot(txg)].fetch_add(bytes, Ordering::Relaxed);
         let threshold = self.options.limits.sync_threshold();
@@ -219,7 +219,7 @@ impl TxgEngine {
         }
     }
 
-    /// Says that `bytes` of a group are not dirty any more: they are written, or given up.
+    /// Removes `bytes` of dirty data from a group: they are written, or dropped.
     pub(crate) fn remove_dirty(&self, txg: Txg, bytes: u64) {
         let less = |dirty: u64| Some(dirty.saturating_sub(bytes));
         let _ = self.dirty[slot(txg)].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -227,7 +227,7 @@ impl TxgEngine {
         self.changed.notify_all();
     }
 
-    /// The open group, and how many blocks on disk files may still give up in it.
+    /// The open group, and the number of blocks that files may still free in it.
     #[must_use]
     pub fn room_for_frees(&self) -> (Txg, u64) {
         let open = self.open_txg();
@@ -235,7 +235,7 @@ impl TxgEngine {
         (open, self.options.max_frees.max(1).saturating_sub(freed))
     }
 
-    /// Most blocks on disk that files give up in one group.
+    /// Maximum blocks on disk freed by files in one group.
     #[must_use]
     pub const fn max_frees(&self) -> u64 {
         self.options.max_frees
@@ -253,15 +253,15 @@ impl TxgEngine {
         self.state.lock().synced
     }
 
-    /// Asks for a group to be synced soon, without waiting for that.
+    /// Requests a sync of a group soon, without waiting for it.
     pub fn request(&self, txg: Txg) {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(txg);
         self.changed.notify_all();
     }
 
-    /// Asks for the open group to be synced at once, unless nothing is to be synced any more: for
-    /// work that goes on from group to group.
+    /// Requests a sync of the open group at once, unless syncing has ended: for work that spans
+    /// several groups.
     pub fn request_more(&self) {
         let mut state = self.state.lock();
         if !state.is_finished {
@@ -270,7 +270,7 @@ impl TxgEngine {
         }
     }
 
-    /// Refuses further transactions. Those that have begun go on.
+    /// Refuses new transactions. Those already started continue.
     pub fn stop(&self) {
         for shard in &self.shards {
             shard.entry.lock().is_stopped = true;
@@ -279,15 +279,14 @@ impl TxgEngine {
         self.changed.notify_all();
     }
 
-    /// Says that no group will be synced any more: transactions are refused, and whoever waits is
-    /// told.
+    /// Ends syncing for good: transactions are refused, and waiters are notified.
     pub fn fail(&self) {
         self.stop();
         self.state.lock().is_over = true;
         self.changed.notify_all();
     }
 
-    /// Says that a transaction of a group that has not quiesced was broken off.
+    /// Records that a transaction of a group that has not quiesced was aborted.
     fn tear(&self, txg: Txg) {
         let mut state = self.state.lock();
         if state.torn.is_none_or(|torn| torn.txg > txg) {
@@ -297,15 +296,14 @@ impl TxgEngine {
         self.fail();
     }
 
-    /// Says that nothing is to be synced any more, and refuses transactions. What is wanted
-    /// already is synced first.
+    /// Ends syncing and refuses transactions. Requested groups are synced first.
     pub fn finish(&self) {
         self.stop();
         self.state.lock().is_finished = true;
         self.changed.notify_all();
     }
 
-    /// The time by which groups are opened, and those wait who have to.
+    /// The clock for opening groups and for delays.
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         &self.clock

@@ -4,7 +4,7 @@ use parking_lot::{Condvar, Mutex};
 use rzfs_format::Txg;
 use std::sync::Arc;
 
-/// Lets transactions of one group at a time to an object: those of a later group wait until the
+/// Admits transactions of one group at a time to an object: those of a later group wait until the
 /// earlier ones have ended.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
@@ -18,7 +18,7 @@ struct State {
     inside: u32,
 }
 
-/// A transaction that is inside; leaves when it is dropped.
+/// A transaction inside the gate; leaves on drop.
 #[derive(Debug)]
 pub(crate) struct Entered {
     gate: Arc<Gate>,

@@ -1,20 +1,20 @@
-//! What became of the last transaction groups (spec 06, section 23).
+//! The history of transaction groups (spec 06, section 23).
 
 use rzfs_format::Txg;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 rzfs_kstat::kstat! {
-    /// What is known of a transaction group, with the names of OpenZFS's kstat `txgs`. What it
-    /// has not come to yet is zero.
+    /// Statistics of a transaction group, with the names of OpenZFS's kstat `txgs`. Stages not
+    /// reached yet are zero.
     pub struct TxgStats = "txgs" {
-        /// When it was opened, counted from when the pool was.
+        /// When it was opened, relative to the pool.
         birth: Gauge Nanoseconds,
-        /// What was dirty when it was quiesced.
+        /// Dirty bytes when it was quiesced.
         ndirty: Gauge Bytes,
-        /// What was read from devices while it was synced.
+        /// Bytes read from devices while it was synced.
         nread: Gauge Bytes,
-        /// What was written to devices while it was synced.
+        /// Bytes written to devices while it was synced.
         nwritten: Gauge Bytes,
         /// Reads of devices while it was synced.
         reads: Gauge Count,
@@ -31,14 +31,14 @@ rzfs_kstat::kstat! {
     }
 }
 
-/// How far a transaction group has come.
+/// The stage of a transaction group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TxgState {
     /// Transactions join it.
     Open,
-    /// Its last transactions come to their ends.
+    /// Its last transactions are ending.
     Quiescing,
-    /// It waits to be synced.
+    /// It is waiting to be synced.
     Waiting,
     /// It is being synced.
     Syncing,
@@ -60,18 +60,18 @@ impl TxgState {
     }
 }
 
-/// What became of a transaction group.
+/// The record of a transaction group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxgRecord {
     /// The group.
     pub txg: Txg,
-    /// How far it has come.
+    /// Its stage.
     pub state: TxgState,
-    /// The rest.
+    /// Its statistics.
     pub stats: TxgStats,
 }
 
-/// What devices did while a group was synced.
+/// Device I/O while a group was synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TxgIo {
     /// Bytes read.
@@ -89,7 +89,7 @@ pub struct TxgIo {
 pub(super) struct History {
     /// When the pool was opened.
     origin: Duration,
-    /// Most groups that are remembered.
+    /// Maximum number of groups kept.
     limit: usize,
     groups: VecDeque<Group>,
 }
@@ -97,7 +97,7 @@ pub(super) struct History {
 #[derive(Debug)]
 struct Group {
     record: TxgRecord,
-    /// When it came to its state.
+    /// When it reached its state.
     since: Duration,
 }
 
@@ -106,14 +106,14 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 impl History {
-    /// A history of up to `limit` groups that begins with `open`, which was opened just now.
+    /// A history of up to `limit` groups that starts with `open`, which was just opened.
     pub(super) fn new(limit: usize, open: Txg, now: Duration) -> Self {
         let mut history = Self { origin: now, limit, groups: VecDeque::new() };
         history.open(open, now);
         history
     }
 
-    /// A group was opened.
+    /// Adds a newly opened group.
     pub(super) fn open(&mut self, txg: Txg, now: Duration) {
         let birth = nanoseconds(now.saturating_sub(self.origin));
         let stats = TxgStats { birth, ..TxgStats::default() };
@@ -123,7 +123,7 @@ impl History {
         self.groups.drain(..excess);
     }
 
-    /// A group has come to its next state.
+    /// Moves a group to its next state.
     pub(super) fn enter(&mut self, txg: Txg, state: TxgState, now: Duration) {
         let Some(group) = self.group(txg) else { return };
         let spent = nanoseconds(now.saturating_sub(group.since));
@@ -138,14 +138,14 @@ impl History {
         (group.record.state, group.since) = (state, now);
     }
 
-    /// So much of a group was dirty when it was quiesced.
+    /// Records a group's dirty bytes when it was quiesced.
     pub(super) fn note_dirty(&mut self, txg: Txg, bytes: u64) {
         if let Some(group) = self.group(txg) {
             group.record.stats.ndirty = bytes;
         }
     }
 
-    /// Devices did this while a group was synced.
+    /// Records the device I/O while a group was synced.
     pub(super) fn note_io(&mut self, txg: Txg, io: TxgIo) {
         if let Some(group) = self.group(txg) {
             let TxgIo { nread, nwritten, reads, writes } = io;

@@ -1,4 +1,4 @@
-//! Blocks whose contents the pool may have already (spec 02, section 9.5).
+//! Blocks whose contents the pool may already have (spec 02, section 9.5).
 //!
 //! ```text
 //! encoded block ─> index: is one like it there? ─> yes: its place, one reference more, no I/O
@@ -9,29 +9,29 @@ use super::error::WriteError;
 use super::policy::DedupPolicy;
 use rzfs_format::{BlockPointer, Dva, Txg};
 
-/// A block that is to be written.
+/// A block to write.
 #[derive(Clone, Copy, Debug)]
 pub struct DedupCandidate<'a> {
-    /// The pointer that it would have, without addresses.
+    /// Its prospective pointer, without addresses.
     pub pointer: &'a BlockPointer,
-    /// How many copies are wanted.
+    /// Number of copies wanted.
     pub copies: u8,
     /// The txg.
     pub txg: Txg,
 }
 
-/// Where a block is.
+/// The place of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DedupPlace {
     /// Its copies.
     pub dvas: [Dva; 3],
-    /// When these were allocated.
+    /// When they were allocated.
     pub birth: Txg,
 }
 
-/// What a [`DedupIndex`] asks about a block that it has no place for.
+/// Callbacks of a [`DedupIndex`] about a block that it has no place for.
 pub trait DedupWriter {
-    /// Writes so many copies.
+    /// Writes this many copies.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -43,8 +43,8 @@ pub trait DedupWriter {
 
 /// The dedup tables of a pool.
 pub trait DedupIndex: Send + Sync {
-    /// Finds a block with the same contents, or has `writer` write this one, and counts a
-    /// reference to it. `None`: the block is to be written without the index.
+    /// Finds a block with the same contents, or makes `writer` write this one, and adds a reference
+    /// to it. `None`: the block is to be written without the index.
     ///
     /// # Errors
     /// The tables cannot be read, or the block cannot be written.

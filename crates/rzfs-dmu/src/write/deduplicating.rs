@@ -1,4 +1,4 @@
-//! Writing blocks through an index of what the pool has already.
+//! Writing blocks through a dedup index.
 
 use super::dedup::{DedupCandidate, DedupPlace, DedupWriter};
 use super::encode::Stored;
@@ -26,7 +26,7 @@ impl DedupWriter for Placing<'_> {
 }
 
 impl BlockWriter {
-    /// Lets the index find a place for a block; `None` if it has none for it.
+    /// Asks the index for a block's place; `None` if it has none.
     pub(super) fn place_deduplicated(
         &self,
         context: WriteContext<'_>,

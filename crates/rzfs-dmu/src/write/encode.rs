@@ -1,4 +1,4 @@
-//! From a block's contents to what is stored of it (spec 02, sections 5.3 and 6).
+//! Encoding a block's contents into its stored form (spec 02, sections 5.3 and 6).
 
 use super::error::EncodeError;
 use super::policy::BlockPolicy;
@@ -14,34 +14,34 @@ use rzfs_format::{BlockPointer, ByteOrder, Level, Txg};
 use std::cell::RefCell;
 use std::io;
 
-/// What encoding has to know about the pool.
+/// What encoding needs to know about the pool.
 #[derive(Clone, Debug)]
 pub struct EncodeOptions {
     /// The salt of keyed checksums.
     pub salt: Salt,
     /// Data bytes of the smallest allocation on any normal top-level vdev.
     pub min_allocation: u64,
-    /// What all such smallest allocations are multiples of.
+    /// Common unit of all such smallest allocations.
     pub allocation_unit: u64,
-    /// Whether small blocks go into their pointers (feature `embedded_data`).
+    /// Whether small blocks are embedded in their pointers (feature `embedded_data`).
     pub embedded_data: bool,
 }
 
-/// Whether a block is compressed as its policy says.
+/// Whether blocks are compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effort {
     /// As the policy says.
     Compress,
-    /// Not at all: late sync passes, whose blocks must not change their sizes any more.
+    /// Not at all: in late sync passes, when block sizes must not change any more.
     Store,
 }
 
-/// What becomes of a block.
+/// The result of encoding a block.
 #[derive(Debug)]
 pub(super) enum Encoded {
     /// It is all zeros.
     Hole,
-    /// It is in its pointer.
+    /// It is embedded in its pointer.
     Embedded(BlockPointer),
     /// It needs space.
     Stored(Stored),
@@ -53,7 +53,7 @@ pub(super) struct Stored {
     pub(super) data: Bytes,
     pub(super) compression: CompressionFunction,
     pub(super) checksum: ChecksumValue,
-    /// What the pointer says about its encryption.
+    /// The encryption parameters in its pointer.
     pub(super) seal: Seal,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn encode(
     data: Bytes,
 ) -> Result<Encoded, EncodeError> {
     let function = policy.compression;
-    // Tables do not have zeros.
+    // Tables do not contain zeros.
     if policy.dedup.is_some() && function == CompressionFunction::Off && is_zeros(&data) {
         return Ok(Encoded::Hole);
     }
@@ -107,14 +107,14 @@ pub(super) fn encode(
     Ok(Encoded::Stored(store(options, policy, sealing, (&data, plain, None))?))
 }
 
-/// What a compressed block is good for.
+/// How a compressed block is stored.
 enum Form {
     Embedded(BlockPointer),
     Padded(io::Result<Contents>),
     TooBig,
 }
 
-/// The form of compressed contents, which may be put into a pointer that is born in `embedded`.
+/// The form of compressed contents, which may be embedded in a pointer born in `embedded`.
 fn compressed_form(
     options: &EncodeOptions,
     policy: &BlockPolicy,
@@ -137,8 +137,8 @@ fn compressed_form(
     Form::Padded(Contents::padded(compressed, padded as usize))
 }
 
-/// The most bytes of compressed data that are of use for a block of `size` bytes: an eighth has
-/// to be saved, and whole allocation units.
+/// Maximum useful size of compressed data for a block of `size` bytes: it must save an eighth, and
+/// whole allocation units.
 fn compressed_limit(options: &EncodeOptions, function: CompressionFunction, size: u64) -> u64 {
     let limit = size - size / 8;
     if function == CompressionFunction::Zle {
@@ -148,7 +148,7 @@ fn compressed_limit(options: &EncodeOptions, function: CompressionFunction, size
     if limit < options.min_allocation { BlockPointer::EMBEDDED_CAPACITY as u64 } else { limit }
 }
 
-/// Stored bytes of `size` bytes of compressed data.
+/// Stored size of `size` bytes of compressed data.
 fn rounded_allocation(options: &EncodeOptions, size: u64) -> u64 {
     if size > options.min_allocation {
         size.next_multiple_of(options.allocation_unit)
@@ -157,7 +157,7 @@ fn rounded_allocation(options: &EncodeOptions, size: u64) -> u64 {
     }
 }
 
-/// The stored form of `contents`, which are compressed as `function` says if there is a buffer.
+/// The stored form of `contents`, compressed with `function` if there is a buffer.
 fn store(
     options: &EncodeOptions,
     policy: &BlockPolicy,

@@ -6,11 +6,11 @@ use rzfs_format::units::Bookmark;
 use std::io;
 use std::sync::Arc;
 
-/// There is no piece of free space of this size.
+/// There is no free segment of this size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no space for {size} bytes")]
 pub struct NoSpace {
-    /// The bytes that were wanted.
+    /// The requested bytes.
     pub size: u64,
 }
 
@@ -20,7 +20,7 @@ pub enum WriteError {
     /// The pool is full.
     #[error(transparent)]
     NoSpace(#[from] NoSpace),
-    /// A gang header that is to be rewritten cannot be read.
+    /// A gang header to be rewritten cannot be read.
     #[error("{bookmark}: {source}")]
     Gang {
         /// The block.
@@ -28,7 +28,7 @@ pub enum WriteError {
         /// Why.
         source: BlockError,
     },
-    /// The tables of what the pool has already cannot be read.
+    /// The dedup tables cannot be read.
     #[error("dedup table: {0}")]
     Dedup(Arc<dyn std::error::Error + Send + Sync>),
     /// There is no memory for the stored form.
@@ -42,7 +42,7 @@ pub enum WriteError {
         /// Why.
         source: CryptoError,
     },
-    /// The block belongs to an encrypted set, whose key is not loaded.
+    /// The block belongs to an encrypted set whose key is not loaded.
     #[error("{bookmark}: the key is not loaded")]
     Locked {
         /// The block.

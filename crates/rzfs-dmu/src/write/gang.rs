@@ -1,7 +1,7 @@
-//! Writing gang blocks (spec 02, sections 8.3 and 8.5): a block in pieces, when there is no piece
-//! of free space that it fits in.
+//! Writing gang blocks (spec 02, sections 8.3 and 8.5): a block in pieces, when no free segment is
+//! large enough.
 //!
-//! Headers are classic: three pointers. The data is cut in three, and what does not fit either is
+//! Headers are classic: three pointers. The data is cut in three, and pieces that do not fit are
 //! cut again.
 
 use super::encode::member_checksum;
@@ -22,7 +22,7 @@ use rzfs_format::{BlockPointer, ByteOrder, Dva, Level, Txg, gang};
 const MIN_HEADER_COPIES: u8 = 2;
 
 impl BlockWriter {
-    /// Puts `data` in pieces; the addresses are those of the header, the protection is that of the
+    /// Writes `data` in pieces; returns the addresses of the header, with the protection of the
     /// pointer to it.
     pub(super) fn place_gang(
         &self,
@@ -37,7 +37,7 @@ impl BlockWriter {
             part: SpacePart::GangHeader,
             ..*wish
         };
-        // With one copy only, if there is no place for a second one.
+        // With only one copy, if there is no place for a second one.
         let single = SpaceRequest { copies: wish.copies, ..header };
         let place = |header| self.space.allocate(header, context.txg);
         let mut dvas = place(&header).or_else(|_| place(&single))?;
@@ -108,7 +108,7 @@ impl BlockWriter {
         })
     }
 
-    /// Writes other data of the same size into the pieces of a gang.
+    /// Rewrites the pieces of a gang with other data of the same size.
     pub(super) fn rewrite_gang(
         &self,
         context: WriteContext<'_>,

@@ -6,7 +6,7 @@ use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
 
-/// The most copies that a block pointer can have.
+/// Maximum number of copies in a block pointer.
 const MAX_COPIES: u8 = 3;
 
 /// The property `redundant_metadata`.
@@ -15,15 +15,15 @@ pub enum RedundantMetadata {
     /// One more copy of all metadata.
     #[default]
     All,
-    /// One more copy, but for the indirect blocks right above the data of files.
+    /// One more copy, except for indirect blocks directly above file data.
     Most,
-    /// One more copy of what a pool cannot do without.
+    /// One more copy of essential pool metadata.
     Some,
-    /// No more copies than of data.
+    /// As many copies as of data.
     None,
 }
 
-/// What the properties of a dataset say about writing its blocks.
+/// Dataset properties that affect how its blocks are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObjsetPolicy {
     /// Checksum of data; a function that blocks can have.
@@ -36,11 +36,11 @@ pub struct ObjsetPolicy {
     pub metadata_compression: CompressionFunction,
     /// Copies of data, 1 to 3.
     pub copies: u8,
-    /// Which metadata have one copy more.
+    /// Which metadata has an additional copy.
     pub redundant_metadata: RedundantMetadata,
     /// Data blocks up to this stored size may go to the special class.
     pub special_small_blocks: u64,
-    /// Whether data is written only once.
+    /// Whether data is deduplicated.
     pub dedup: Option<DedupPolicy>,
     /// Whether the set is encrypted.
     pub is_encrypted: bool,
@@ -49,13 +49,13 @@ pub struct ObjsetPolicy {
 /// The property `dedup`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DedupPolicy {
-    /// The checksum by which blocks are known: one that dedup tables can have.
+    /// The checksum that identifies blocks: one allowed for dedup tables.
     pub checksum: ChecksumFunction,
-    /// What makes blocks with the same checksum the same.
+    /// What makes blocks with the same checksum equal.
     pub sameness: DuplicateTest,
 }
 
-/// What makes blocks with the same checksum the same.
+/// What makes blocks with the same checksum equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DuplicateTest {
     /// The checksum.
@@ -81,8 +81,8 @@ impl ObjsetPolicy {
         }
     }
 
-    /// Whether data would be written as with another policy, so that datasets with these may
-    /// share blocks.
+    /// Whether data would be written the same way with another policy, so that datasets with these
+    /// may share blocks.
     #[must_use]
     pub fn writes_data_like(&self, other: &Self) -> bool {
         let of = |policy: &Self| {
@@ -118,7 +118,7 @@ impl ObjsetPolicy {
             level,
             checksum,
             compression: match metadata {
-                // Of dnodes and the objset block a part has to be readable without a key.
+                // Dnodes and the objset block must be partly readable without a key.
                 true if self.is_encrypted && level == Level::DATA && is_laid_bare(object_type) => {
                     CompressionFunction::Empty
                 }
@@ -127,7 +127,7 @@ impl ObjsetPolicy {
             },
             zstd_level: self.zstd_level,
             copies: (self.copies + u8::from(extra)).min(match has_ciphertext {
-                // The third address is salt and IV.
+                // The third address holds salt and IV.
                 true => MAX_COPIES - 1,
                 false => MAX_COPIES,
             }),
@@ -137,7 +137,7 @@ impl ObjsetPolicy {
     }
 }
 
-/// Which part of an object a level-0 block is.
+/// The part of an object that a level-0 block belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// One of its blocks.
@@ -149,7 +149,7 @@ pub enum Part {
 /// How to write one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockPolicy {
-    /// The type that the pointer shows: the object's, or that of the bonus for a spill block.
+    /// The type in the pointer: the object's, or that of the bonus for a spill block.
     pub object_type: ObjectType,
     /// The level in the object's tree.
     pub level: Level,
@@ -161,9 +161,9 @@ pub struct BlockPolicy {
     pub zstd_level: ZstdLevel,
     /// Copies, 1 to 3.
     pub copies: u8,
-    /// The largest stored size with which the block may go to the special class as data.
+    /// Maximum stored size with which the block may go to the special class as data.
     pub special_small_blocks: u64,
-    /// Whether it is written only if the pool does not have it.
+    /// Whether it is deduplicated.
     pub dedup: Option<DedupPolicy>,
 }
 
@@ -193,12 +193,12 @@ impl BlockPolicy {
     }
 }
 
-/// Whether encrypted sets have blocks of this type of which a part is readable without a key.
+/// Whether blocks of this type are partly readable without a key in encrypted sets.
 fn is_laid_bare(object_type: ObjectType) -> bool {
     matches!(object_type, ObjectType::DNODE | ObjectType::OBJSET)
 }
 
-/// Whether a checksum function is good enough for metadata.
+/// Whether a checksum function is strong enough for metadata.
 const fn is_for_metadata(function: ChecksumFunction) -> bool {
     matches!(
         function,
@@ -211,7 +211,7 @@ const fn is_for_metadata(function: ChecksumFunction) -> bool {
     )
 }
 
-/// Whether the loss of a block of this type takes more than one file with it.
+/// Whether losing a block of this type affects more than one file.
 fn is_critical(object_type: ObjectType) -> bool {
     const OF_ONE_FILE: [ObjectType; 3] =
         [ObjectType::DNODE, ObjectType::SA, ObjectType::DIRECTORY_CONTENTS];

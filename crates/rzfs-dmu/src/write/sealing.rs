@@ -25,12 +25,12 @@ pub enum Sealing<'a> {
     Plain,
     /// It is encrypted with this key.
     Key(&'a DatasetKey),
-    /// It is encrypted and the key not loaded: only its root block can be written, of which
-    /// nothing may have changed but what no MAC covers.
+    /// It is encrypted and the key is not loaded: only its root block can be written, and only
+    /// parts not covered by a MAC may have changed.
     Locked,
 }
 
-/// What a pointer says about the encryption of its block.
+/// The encryption parameters in a block's pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Seal {
     /// It belongs to a set that is not encrypted.
@@ -49,7 +49,7 @@ impl Sealing<'_> {
         matches!(self, Self::Plain)
     }
 
-    /// The bytes to store of a block, which are `contents` if they are not compressed.
+    /// The stored bytes of a block; `contents` if they are not compressed.
     pub(super) fn seal(
         self,
         policy: &BlockPolicy,
@@ -100,7 +100,7 @@ impl Sealing<'_> {
 }
 
 impl Seal {
-    /// How a pointer with it is protected.
+    /// How a pointer to it is protected.
     pub(super) const fn protection(&self) -> Protection {
         match self {
             Self::None => Protection::None,
@@ -110,7 +110,7 @@ impl Seal {
         }
     }
 
-    /// What a pointer has of a checksum, besides the MAC.
+    /// The checksum in a pointer, besides the MAC.
     pub(super) fn checksum(
         &self,
         function: ChecksumFunction,
@@ -125,7 +125,7 @@ impl Seal {
         }
     }
 
-    /// The pointer, with what it says about encryption. Its fill has been set.
+    /// Adds the encryption parameters to a pointer whose fill is set.
     pub(super) fn apply(&self, pointer: BlockPointer) -> BlockPointer {
         match *self {
             Self::None => pointer,

@@ -1,4 +1,4 @@
-//! Device writes that nobody waits for until the end of a sync pass.
+//! Asynchronous device writes, waited for at the end of a sync pass.
 
 use crate::in_flight::Flight;
 use crate::threads::start_up_to;
@@ -10,52 +10,52 @@ use rzfs_vdev::VdevError;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-/// Writes that may wait for the devices, beyond those that are under way.
+/// Maximum writes queued for the devices, besides those in progress.
 const QUEUE: usize = 1024;
-/// Bytes that are handed to the devices at once.
+/// Bytes passed to the devices at once.
 const BATCH_BYTES: usize = 16 << 20;
-/// Batches that are under way together.
+/// Number of concurrent batches.
 const THREADS: usize = 2;
 
-/// One copy of a block, on its way to its place.
+/// One copy of a block being written.
 #[derive(Clone, Debug)]
 pub struct DeviceWrite {
-    /// Where; not the address of a gang's tree but of one piece.
+    /// Its address; not that of a gang tree but of one piece.
     pub dva: Dva,
     /// The physical birth of the block.
     pub birth: Txg,
-    /// What is stored: a multiple of 512 bytes.
+    /// The stored data: a multiple of 512 bytes.
     pub data: Bytes,
-    /// Lets others read it meanwhile.
+    /// Makes it readable meanwhile.
     pub(super) _flight: Arc<Flight>,
 }
 
-/// What takes blocks to devices: the pool's vdevs.
+/// Writes blocks to devices: the pool's vdevs.
 pub trait DeviceWriter: Send + Sync {
-    /// Writes all, and waits for them; the results are in the order of the writes. A write
-    /// succeeds when what is stored can be read back, perhaps with less redundancy.
+    /// Writes all, and waits for them; the results are in the order of the writes. A write succeeds
+    /// when the data can be read back, possibly with less redundancy.
     fn write(&self, writes: Vec<DeviceWrite>) -> Vec<Result<(), VdevError>>;
 }
 
-/// A write that no redundancy could save.
+/// A write that failed despite redundancy.
 #[derive(Debug)]
 pub struct FailedWrite {
-    /// What was to be written; it can be tried again.
+    /// The write, which can be retried.
     pub write: DeviceWrite,
     /// Why.
     pub error: VdevError,
 }
 
-/// The writes of a sync pass, under way on threads of their own.
+/// The writes of a sync pass, done by separate threads.
 pub struct WriteStream {
     queue: Sender<DeviceWrite>,
     takers: QueueConsumer,
 }
 
-/// Who takes writes from the queue.
+/// Consumer of the write queue.
 enum QueueConsumer {
     Threads(Vec<JoinHandle<Vec<FailedWrite>>>),
-    /// Whoever adds to it, as the system has no threads to give.
+    /// The callers that add to it, as the system cannot start threads.
     Adders {
         devices: Arc<dyn DeviceWriter>,
         writes: Receiver<DeviceWrite>,
@@ -69,16 +69,16 @@ impl std::fmt::Debug for WriteStream {
     }
 }
 
-/// Tries failed writes again, at their places; tells what still fails.
+/// Retries failed writes at their places; returns those that still fail.
 #[must_use]
 pub fn write_again(devices: &dyn DeviceWriter, failed: Vec<FailedWrite>) -> Vec<FailedWrite> {
     let writes: Vec<DeviceWrite> = failed.into_iter().map(|failed| failed.write).collect();
     write_batch(devices, writes)
 }
 
-/// Writes a batch; what is kept here can be read by others until it is written.
+/// Writes a batch; its blocks stay readable here until they are written.
 fn write_batch(devices: &dyn DeviceWriter, mut batch: Vec<DeviceWrite>) -> Vec<FailedWrite> {
-    // Neighbours on a device are most often neighbours in a file.
+    // Neighbours on a device are usually neighbours in a file.
     batch.sort_by_key(|write| (write.dva.vdev(), write.dva.offset()));
     let results = devices.write(batch.clone());
     let failed = batch.into_iter().zip(results);
@@ -107,7 +107,7 @@ impl WriteStream {
         Self { queue, takers }
     }
 
-    /// Adds a write; waits only when very many are waiting already.
+    /// Adds a write; waits only when the queue is full.
     pub fn push(&self, mut write: DeviceWrite) {
         let QueueConsumer::Adders { devices, writes, failed } = &self.takers else {
             // The receivers live until the sender is dropped.
@@ -121,7 +121,7 @@ impl WriteStream {
         }
     }
 
-    /// Waits until everything is written, and tells what is not.
+    /// Waits until everything is written, and returns the failed writes.
     pub fn finish(self) -> Vec<FailedWrite> {
         let Self { queue, takers } = self;
         drop(queue);
@@ -141,7 +141,7 @@ impl WriteStream {
     }
 }
 
-/// Writes what is waiting, batch by batch, until there is no next one.
+/// Writes the queue batch by batch until it is closed.
 fn write_all(
     devices: &dyn DeviceWriter,
     writes: &Receiver<DeviceWrite>,

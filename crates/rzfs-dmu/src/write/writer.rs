@@ -1,4 +1,4 @@
-//! Making block pointers: encoding, space, gang fallback, rewriting in place.
+//! Creating block pointers: encoding, space, gang fallback, rewriting in place.
 
 use super::dedup::DedupIndex;
 use super::encode::{self, Effort, EncodeOptions, Encoded, Stored};
@@ -17,13 +17,13 @@ use rzfs_tunables::Tunables;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of a batch for which another thread pays.
+/// Bytes of a batch that justify another thread.
 const BYTES_PER_THREAD: usize = 256 << 10;
 
-/// From which pass of a sync on blocks are written otherwise, so that it comes to an end.
+/// Sync passes from which blocks are written differently, so that the passes converge.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncPasses {
-    /// A block that was born in the same txg and keeps its size keeps its place.
+    /// A block born in the same txg that keeps its size is rewritten in place.
     pub rewrite: u32,
     /// New blocks are not compressed.
     pub store: u32,
@@ -38,41 +38,41 @@ impl From<&Tunables> for SyncPasses {
     }
 }
 
-/// A wish for space for one block.
+/// A request for space for one block.
 #[derive(Clone, Copy, Debug)]
 pub struct SpaceRequest {
-    /// Bytes as stored.
+    /// Stored size in bytes.
     pub size: u64,
-    /// How many copies.
+    /// Number of copies.
     pub copies: u8,
-    /// What the block is, which decides on the class.
+    /// The kind of block, which determines the class.
     pub policy: BlockPolicy,
-    /// Which block it is, so that neighbours are put together.
+    /// Its bookmark, so that neighbours are placed together.
     pub bookmark: Bookmark,
     /// Whether it is a part of a gang.
     pub part: SpacePart,
 }
 
-/// What a piece of space is for.
+/// The purpose of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpacePart {
     /// A whole block.
     Block,
     /// The header of a gang.
     GangHeader,
-    /// A piece of a gang's data, best near the header.
+    /// A piece of a gang's data, preferably near the header.
     GangMember(Dva),
 }
 
-/// Where space for blocks comes from: the pool's metaslabs.
+/// Source of space for blocks: the pool's metaslabs.
 pub trait BlockSpace: Send + Sync {
     /// Allocates space for a block in `txg`, one address for each copy; the rest stays empty.
     ///
     /// # Errors
-    /// [`NoSpace`] when not all copies have a place; nothing is allocated then.
+    /// [`NoSpace`] when not all copies fit; nothing is then allocated.
     fn allocate(&self, request: &SpaceRequest, txg: Txg) -> Result<[Dva; 3], NoSpace>;
 
-    /// Takes back what [`BlockSpace::allocate`] gave in this txg and nobody has written to.
+    /// Returns unwritten space that [`BlockSpace::allocate`] gave in this txg.
     fn unallocate(&self, dvas: &[Dva], txg: Txg);
 }
 
@@ -81,20 +81,20 @@ pub trait BlockSpace: Send + Sync {
 pub struct WriteRequest {
     /// The contents: the logical size.
     pub data: Bytes,
-    /// How.
+    /// The policy.
     pub policy: BlockPolicy,
-    /// The pointer to be replaced.
+    /// The pointer to replace.
     pub old: BlockPointer,
-    /// Which block.
+    /// The bookmark.
     pub bookmark: Bookmark,
-    /// Data blocks, or objects, below and including it.
+    /// Number of data blocks, or objects, below and including it.
     pub fill: u64,
 }
 
-/// What writing did to a pointer.
+/// The change of a pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// The old pointer is right: nothing is written.
+    /// The old pointer is still right: nothing is written.
     Unchanged,
     /// The block keeps its space, the pointer has another checksum.
     Rewritten(BlockPointer),
@@ -102,23 +102,23 @@ pub enum Change {
     Replaced(BlockPointer),
 }
 
-/// When a block is written.
+/// The context in which a block is written.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteContext<'a> {
     /// The txg that is being synced.
     pub txg: Txg,
     /// The sync pass, from 1 on.
     pub pass: u32,
-    /// Where device writes go.
+    /// The stream of device writes.
     pub stream: &'a WriteStream,
     /// How the blocks of the set are protected.
     pub sealing: Sealing<'a>,
 }
 
 /// Changes blocks on their way to the devices, before they are compressed, encrypted and
-/// checksummed: how tests make pools that lie with right checksums.
+/// checksummed: lets tests create pools with wrong contents and right checksums.
 pub trait WriteInjector: Send + Sync {
-    /// What is written instead of a block's contents; of the same length. Memory keeps what it has.
+    /// Replaces a block's contents by others of the same length. Memory is unaffected.
     fn inject(&self, bookmark: Bookmark, object_type: ObjectType, contents: Bytes) -> Bytes;
 }
 
@@ -141,8 +141,7 @@ impl std::fmt::Debug for BlockWriter {
 }
 
 impl BlockWriter {
-    /// A writer that encodes on `threads` threads; `hole_birth` says whether that feature is
-    /// active.
+    /// A writer that encodes on `threads` threads; `hole_birth`: whether that feature is active.
     #[must_use]
     pub fn new(
         pipeline: Arc<BlockPipeline>,
@@ -157,7 +156,7 @@ impl BlockWriter {
         Self { pipeline, space, options, dedup, injector, hole_birth, threads, passes }
     }
 
-    /// The same with other passes than by default.
+    /// The same with passes other than the default.
     #[must_use]
     pub fn with_passes(self, passes: SyncPasses) -> Self {
         Self { passes, ..self }
@@ -169,7 +168,7 @@ impl BlockWriter {
         Self { injector, ..self }
     }
 
-    /// The same for a pool that may have blocks already that are to be written.
+    /// The same for a pool with dedup tables.
     #[must_use]
     pub fn with_dedup(self, index: Arc<dyn DedupIndex>) -> Self {
         Self { dedup: Some(index), ..self }
@@ -181,8 +180,8 @@ impl BlockWriter {
         &self.pipeline
     }
 
-    /// Encodes blocks, finds space for them and starts to write them; the results are in the
-    /// order of the requests.
+    /// Encodes blocks, allocates space and starts writing them; the results are in the order of the
+    /// requests.
     ///
     /// # Errors
     /// [`WriteError`]. Space of blocks that were written before the error stays allocated: the
@@ -195,7 +194,7 @@ impl BlockWriter {
         self.write_each(context, requests).into_iter().collect()
     }
 
-    /// The same, for those who can go on without some of the blocks.
+    /// The same, for callers that can continue without some of the blocks.
     pub(crate) fn write_each(
         &self,
         context: WriteContext<'_>,
@@ -264,7 +263,7 @@ impl BlockWriter {
             Encoded::Embedded(pointer) => Ok(Change::Replaced(pointer)),
             Encoded::Stored(stored) if is_unchanged(request, &stored) => Ok(Change::Unchanged),
             Encoded::Stored(stored) => {
-                // What is encrypted anew looks like another block.
+                // Newly encrypted data always looks different.
                 let in_place = is_new
                     && !old.is_dedup()
                     && sealing.is_plain()
@@ -281,7 +280,7 @@ impl BlockWriter {
         }
     }
 
-    /// What a block that became zeros leaves behind.
+    /// The hole that replaces a block that became zeros.
     pub(crate) fn hole_after(&self, old: &BlockPointer, request: HoleRequest) -> BlockPointer {
         if self.hole_birth && old.logical_birth() != Txg(0) {
             let HoleRequest { policy, size, txg } = request;
@@ -296,7 +295,7 @@ impl BlockWriter {
         self.hole_after(&request.old, HoleRequest { policy: request.policy, size, txg })
     }
 
-    /// Puts the block where there is space.
+    /// Writes the block to newly allocated space.
     fn place(
         &self,
         context: WriteContext<'_>,
@@ -310,7 +309,7 @@ impl BlockWriter {
         Ok(pointer(context.txg, request, stored, dvas))
     }
 
-    /// Writes so many copies of a block where there is space.
+    /// Writes this many copies of a block to newly allocated space.
     pub(super) fn place_copies(
         &self,
         context: WriteContext<'_>,
@@ -338,7 +337,7 @@ impl BlockWriter {
         }
     }
 
-    /// Writes the block over its former self of the same txg.
+    /// Rewrites the block in place, over its earlier version of the same txg.
     fn rewrite(
         &self,
         context: WriteContext<'_>,
@@ -358,7 +357,7 @@ impl BlockWriter {
         Ok(pointer(context.txg, request, stored, dvas))
     }
 
-    /// Starts to write all copies of a block or of a piece of a gang.
+    /// Starts writing all copies of a block or of a piece of a gang.
     pub(super) fn push_copies(&self, context: WriteContext<'_>, dvas: &[Dva], data: &Bytes) {
         let (birth, stream) = (context.txg, context.stream);
         for dva in dvas.iter().copied().filter(|dva| dva.is_valid()) {
@@ -367,7 +366,7 @@ impl BlockWriter {
         }
     }
 
-    /// Leaves the contents in the cache.
+    /// Adds the contents to the cache.
     fn remember(&self, change: &Change, request: &WriteRequest) {
         if let Change::Rewritten(pointer) | Change::Replaced(pointer) = change {
             let block = Block { data: request.data.clone(), order: ByteOrder::NATIVE };
@@ -377,7 +376,7 @@ impl BlockWriter {
     }
 }
 
-/// Whether holes remember when they became such (feature `hole_birth`).
+/// Whether holes record their birth (feature `hole_birth`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HoleBirth {
     /// They do.
@@ -386,16 +385,16 @@ pub enum HoleBirth {
     Forgotten,
 }
 
-/// A hole to make.
+/// A hole to create.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HoleRequest {
     pub(crate) policy: BlockPolicy,
-    /// Logical size of the block that was there.
+    /// Logical size of the former block.
     pub(crate) size: u64,
     pub(crate) txg: Txg,
 }
 
-/// Whether the old block has the same contents, as a strong checksum says (nop-write).
+/// Whether the old block has the same contents, according to a strong checksum (nop-write).
 fn is_unchanged(request: &WriteRequest, stored: &Stored) -> bool {
     let old = &request.old;
     request.policy.allows_unchanged()
@@ -412,7 +411,7 @@ fn is_unchanged(request: &WriteRequest, stored: &Stored) -> bool {
         && old.checksum() == stored.checksum
 }
 
-/// The pointer to a block that has its place.
+/// The pointer to a placed block.
 pub(super) fn pointer(
     txg: Txg,
     request: &WriteRequest,

@@ -1,10 +1,10 @@
-//! A device that lets a test do something while a read is under way.
+//! A device that lets a test act while a read is in progress.
 
 use parking_lot::{Condvar, Mutex};
 use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceGeometry, IoOperation, IoRequest};
 use std::sync::Arc;
 
-/// A device at whose gate the next read of one place waits.
+/// A device that blocks the next read of one place.
 #[derive(Debug)]
 pub(crate) struct GatedDevice {
     inner: Arc<dyn BlockDevice>,
@@ -26,12 +26,12 @@ impl GatedDevice {
         Self { inner, state: Mutex::new(Gate::Open), changed: Condvar::new() }
     }
 
-    /// Has the next read that begins at this place wait.
+    /// Blocks the next read that starts at this place.
     pub(crate) fn close(&self, place: u64) {
         *self.state.lock() = Gate::Closed(place);
     }
 
-    /// Waits for that read to come.
+    /// Waits for that read to arrive.
     pub(crate) fn wait_for_reader(&self) {
         let mut state = self.state.lock();
         while *state != Gate::Occupied {
@@ -39,7 +39,7 @@ impl GatedDevice {
         }
     }
 
-    /// Lets it go on.
+    /// Releases it.
     pub(crate) fn open(&self) {
         *self.state.lock() = Gate::Open;
         self.changed.notify_all();

@@ -1,5 +1,5 @@
-//! Live object sets against a naive model: what was written is read back at once, after it is
-//! synced, and from disk; and the trees, fills, space and accounts on disk agree with each other.
+//! Live object sets against a naive model: written data is read back at once, after it is synced,
+//! and from disk; and the trees, fills, space and accounts on disk are consistent.
 
 mod gate;
 mod model;
@@ -277,7 +277,7 @@ fn nothing_comes_of_what_a_superseded_set_was_to_become() {
     for error in errors {
         assert!(matches!(error, DmuError::Superseded { .. }), "{error}");
     }
-    // What was in memory when the read began.
+    // The contents in memory when the read began.
     assert_eq!(begun.finish()[0].as_ref().unwrap().data, [2; 512][..]);
     drop(tx);
     assert!(old.is_clean());
@@ -322,7 +322,7 @@ fn blocks_can_be_read_before_they_are_on_the_device() {
         let tx = world.engine.begin(&[]).unwrap();
         let new = NewObject { data_block_size: 4096, ..file() };
         let object = world.objset.allocate(&tx, new).unwrap();
-        // Fewer pieces than may wait for the devices, which take none of them.
+        // Fewer writes than fit in the queue, with devices that accept none of them.
         let contents: Vec<u8> = (0..40 * 4096_u32).map(|at| (at / 7) as u8).collect();
         object.write(&tx, 0, &contents).unwrap();
         drop(tx);
@@ -380,7 +380,7 @@ fn no_number_is_given_twice_while_others_are_synced() {
     let (engine, objset) = (world.engine.clone(), world.objset.clone());
     let next = AtomicU64::new(1);
     let is_done = AtomicBool::new(false);
-    // All claim the same numbers: each has one owner, whatever is synced meanwhile.
+    // All claim the same numbers: each gets one owner, whatever is synced meanwhile.
     let claim = || {
         let mut claimed = Vec::new();
         while !is_done.load(Ordering::Relaxed) {

@@ -9,7 +9,7 @@ use rzfs_format::{BlockId, BlockPointer, Level, ObjectId};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Bytes that objects can have.
+/// Maximum size of objects in bytes.
 const MOST: u64 = 300_000;
 
 #[derive(Clone, Debug)]
@@ -162,11 +162,11 @@ impl Model {
                 let size = u32::from(*sectors) * 512;
                 let result = object.set_data_block_size(&tx, size);
                 match result {
-                    // What is beyond the only block is gone.
+                    // What was beyond the only block is gone.
                     Ok(()) => model.contents.truncate(size as usize),
                     Err(error) => assert!(matches!(error, DmuError::SeveralBlocks { .. })),
                 }
-                // Only sizes that are powers of two can have several blocks.
+                // Only objects with a power-of-two block size can have several blocks.
                 if object.max_block_id().unwrap().0 == 0 && !size.is_power_of_two() {
                     let size = size.next_power_of_two();
                     object.set_data_block_size(&tx, size).unwrap();
@@ -236,15 +236,15 @@ pub(crate) fn check_structure(world: &World) {
 #[derive(Default)]
 struct Seen {
     pointers: Vec<BlockPointer>,
-    /// By object: what its pointers add up to, and what its dnode says.
+    /// By object: the sum over its pointers, and its dnode's value.
     used: BTreeMap<ObjectId, (u64, u64)>,
-    /// By object: blocks that were shown, be it in holes, and how many it has.
+    /// By object: blocks shown, holes included, and how many it has.
     shown: BTreeMap<ObjectId, (u64, u64)>,
     damage: Vec<DmuError>,
 }
 
 impl Seen {
-    /// Takes a block of data, or a hole that may be of several: all have to come in order.
+    /// Checks a data block, or a hole of several blocks: all must come in order.
     fn show(&mut self, visit: &Visit<'_>) {
         let Some(dnode) = visit.dnode else { return };
         let level = u32::from(visit.bookmark.level.0.unsigned_abs());

@@ -1,5 +1,5 @@
-//! Blocks that are replaced while somebody reads them, and whose space is used again at once: what is
-//! there then is no damage. What is damaged and still belongs there is.
+//! Blocks that are replaced while they are read, and whose space is reused at once: the new
+//! contents are not damage. Real damage still is.
 
 use crate::world::{World, WorldOptions};
 use crate::{ORDINARY, file};
@@ -10,7 +10,7 @@ use rzfs_format::{BlockId, BlockPointer, ObjectId};
 
 const BLOCK: u64 = 512;
 
-/// A world with an object of so many blocks on disk, each full of its number.
+/// A world with an object of this many blocks on disk, each filled with its number.
 fn world_with(blocks: u64) -> (World, LiveObject) {
     let mut world = World::new(ORDINARY);
     let tx = world.engine.begin(&[]).unwrap();
@@ -24,7 +24,7 @@ fn world_with(blocks: u64) -> (World, LiveObject) {
     (world, object)
 }
 
-/// Contents that differ from byte to byte, so that they are not stored in the pointer.
+/// Contents that differ from byte to byte, so that they are not embedded in the pointer.
 fn contents(seed: u8) -> Vec<u8> {
     let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ seed;
     (0..BLOCK).map(|at| byte(at + 1)).collect()
@@ -159,7 +159,7 @@ fn walks_along_indirect_blocks_begin_anew() {
     assert_eq!(walk_overtaken(0, |object| object.next_hole(0).unwrap()), None);
 }
 
-/// Nobody reads a set as it was anew but whoever knows that another one has its place.
+/// A read of an old set fails as superseded only if the set is known to be replaced.
 #[track_caller]
 fn assert_overtaken<T>(result: Result<T, DmuError>) {
     let error = result.err().expect("it was replaced");
@@ -182,7 +182,7 @@ fn blocks_of_a_set_that_was_replaced_are_no_damage() {
     object_then.prefetch(0, 0..40);
     assert_nothing_counted(&world);
     assert!(world.objset.object(object.id()).is_ok());
-    // Who keeps the blocks of a set from being used again knows that it is damage.
+    // With blocks protected from reuse, an error is damage.
     assert!(kept.object(object.id()).unwrap_err().is_damage());
     assert!(world.checksum_errors() > 0);
     assert_eq!(world.pipeline.damage().all().len(), 1);
@@ -255,7 +255,7 @@ fn damage_is_counted_when_somebody_wants_it_and_not_by_reading_ahead() {
     assert_eq!(counted(&world), (0, 0));
     assert!(object.check_tree().unwrap_err().is_damage());
     assert_eq!(counted(&world), (copies(&above), 1));
-    // A clone that no txg has written yet is as good as any other block.
+    // A clone not yet written by a txg behaves like any other block.
     world.overwrite(&pointer(&object, 0, 5));
     let tx = world.engine.begin(&[&object]).unwrap();
     let source = object.clone_sources(5..6).unwrap();
@@ -274,7 +274,7 @@ fn numbers_are_looked_for_anew_when_what_is_on_disk_was_replaced() {
     };
     sync(&mut world);
     drop(others);
-    // The second block of dnodes is damaged, and the set is replaced while somebody looks at it.
+    // The second dnode block is damaged, and the set is replaced while it is being read.
     let second = world.objset.synced().meta_object().unwrap().pointers(0, 1..2).remove(0).unwrap();
     world.overwrite(&second);
     write(&world, &object, 0, 9);

@@ -1,5 +1,5 @@
-//! Trees in which blocks are in many places: few blocks are on disk, and a walk that looks into them
-//! in each place has no end.
+//! Trees in which blocks appear in many places: few blocks are on disk, and a walk that visits them
+//! at each place never ends.
 
 use crate::world::{Lie, World};
 use crate::{ORDINARY, file};
@@ -7,9 +7,9 @@ use rzfs_dmu::live::{Extent, LiveObject};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, BlockPointer};
 
-/// Blocks so far that there are 32 * 32 * 32 ways to its indirect block.
+/// This many blocks give 32 * 32 * 32 paths to its indirect block.
 const FAR: u64 = 40_000;
-/// So many reads are enough for all that there is.
+/// Enough reads for everything on disk.
 const ENOUGH: u64 = 200;
 
 fn forged(lie: Lie) -> (World, LiveObject) {
@@ -22,14 +22,14 @@ fn forged(lie: Lie) -> (World, LiveObject) {
     (world, object)
 }
 
-/// How often the cache is asked for indirect blocks.
+/// Number of cache lookups of indirect blocks.
 fn reads(world: &World) -> u64 {
     let stats = world.pipeline.cache().stats();
     let hits = stats.demand_metadata_hits + stats.demand_metadata_iohits;
     hits + stats.demand_metadata_misses
 }
 
-/// Has something done with the tree that does not look into a block in all of its places.
+/// Checks that an operation on the tree does not visit a block at all of its places.
 fn looks_once<T>(world: &mut World, work: impl FnOnce(&mut World) -> T) -> T {
     let before = reads(world);
     let done = work(world);

@@ -1,6 +1,5 @@
-//! How often indirect blocks are read when blocks are changed that lie far apart: there are about
-//! as many indirect blocks then as the depth of the tree says for each block, and no cache that
-//! is of use.
+//! How often indirect blocks are read when blocks far apart are changed: there are then about as
+//! many indirect blocks per block as the depth of the tree, and caching does not help.
 
 use crate::ORDINARY;
 use crate::world::World;
@@ -9,20 +8,20 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, BlockPointer, ObjectId};
 use std::ops::RangeInclusive;
 
-/// Blocks that are far apart.
+/// Blocks far apart.
 const BLOCKS: u64 = 150;
-/// Blocks in between; below one indirect block of level 2 are half as many.
+/// Distance between them; one indirect block of level 2 covers half of it.
 const APART: u64 = 1 << 21;
 const BLOCK_SIZE: u64 = 512;
 
-/// How often the cache was asked for indirect blocks, and how often it did not have them.
+/// Cache lookups and misses of indirect blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Reads {
     asked: u64,
     missed: u64,
 }
 
-/// An object of far blocks, each of which has two indirect blocks of its own above it.
+/// An object of distant blocks, each with two indirect blocks of its own.
 fn far_apart(world: &mut World) -> LiveObject {
     let new = NewObject {
         object_type: ObjectType::PLAIN_FILE_CONTENTS,
@@ -44,14 +43,14 @@ fn far_apart(world: &mut World) -> LiveObject {
 fn write_all(world: &World, object: &LiveObject, round: u64) {
     let tx = world.engine.begin(&[object]).unwrap();
     for block in 0..BLOCKS {
-        // They are not stored in their pointers.
+        // They are not embedded in their pointers.
         let data: Vec<u8> =
             (0..BLOCK_SIZE).map(|at| (at * (7 * at + block + round) + round) as u8).collect();
         object.write(&tx, block * APART * BLOCK_SIZE, &data).unwrap();
     }
 }
 
-/// Blocks of files of these levels.
+/// File blocks of these levels.
 fn blocks_of(world: &World, levels: RangeInclusive<i8>) -> u64 {
     let is_wanted = |pointer: &&BlockPointer| {
         let is_of_file = pointer.object_type() == Ok(ObjectType::PLAIN_FILE_CONTENTS);
@@ -68,7 +67,7 @@ fn reads(world: &World) -> Reads {
     Reads { asked: demand + prefetch + missed, missed }
 }
 
-/// What some work reads.
+/// The reads of an operation.
 fn reads_of(world: &mut World, work: impl FnOnce(&mut World)) -> Reads {
     world.pipeline.cache().clear();
     let before = reads(world);
@@ -79,12 +78,12 @@ fn reads_of(world: &mut World, work: impl FnOnce(&mut World)) -> Reads {
 
 #[track_caller]
 fn check_reads(what: &str, found: Reads, times: u64) {
-    // Besides these there are some blocks of dnodes, and the top of the tree.
+    // In addition there are some dnode blocks, and the top of the tree.
     let most = times * 2 * BLOCKS + 60;
     assert!(found.asked <= most && found.missed <= most, "{what}: {found:?}, {most} at most");
 }
 
-/// Frees a range as files do.
+/// Frees a range the way files do.
 fn free(world: &World, object: &LiveObject, first: u64, len: Extent) {
     let end = match len {
         Extent::Bytes(len) => BlockId(first + len / BLOCK_SIZE),
@@ -156,7 +155,7 @@ fn what_became_damaged_after_the_check_stays_where_it_is_and_nothing_else_does()
     world.overwrite(above[0].as_ref().unwrap());
     world.pipeline.cache().clear();
     world.sync(1, |_, _| {});
-    // What is above it, and what nobody can find below it.
+    // Its parents, and what cannot be found below it.
     assert_eq!([0, 1, 2, 3].map(|level| blocks_of(&world, level..=level)), [1, 1, 1, 1]);
 }
 
@@ -166,7 +165,7 @@ fn blocks_that_are_written_where_others_are_freed_stay() {
     let object = far_apart(&mut world);
     free(&world, &object, 0, Extent::ToEnd);
     let tx = world.engine.begin(&[&object]).unwrap();
-    // In place of another, next to one, and below indirect blocks that are not there yet.
+    // Replacing one, next to one, and below indirect blocks that do not exist yet.
     let written = [3 * APART, 7 * APART + 1, 20 * APART + 5000, 2 * BLOCKS * APART];
     for block in written {
         object.write(&tx, block * BLOCK_SIZE, &[7; BLOCK_SIZE as usize]).unwrap();

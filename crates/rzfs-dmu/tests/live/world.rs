@@ -1,4 +1,4 @@
-//! A pool that consists of one device in memory and one object set.
+//! A pool with one in-memory device and one object set.
 
 use crate::gate::GatedDevice;
 use bytes::Bytes;
@@ -25,12 +25,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the allocatable area of a leaf begins.
+/// Start of the allocatable area of a leaf.
 const DATA_START: u64 = 4 << 20;
 const SECTOR: u64 = 512;
 
-/// Gives out space upwards and never again; refuses pieces that are larger than a limit, so that
-/// larger blocks become gangs.
+/// Allocates space upwards without reuse; refuses segments above a limit, so that larger blocks
+/// become gangs.
 #[derive(Debug)]
 struct Bump {
     next: Mutex<u64>,
@@ -63,7 +63,7 @@ impl BlockSpace for Bump {
 #[derive(Debug)]
 struct Disk {
     device: Arc<dyn BlockDevice>,
-    /// Whoever has it keeps writes from reaching the device.
+    /// Blocks writes to the device while held.
     turn: Mutex<()>,
 }
 
@@ -93,7 +93,7 @@ impl DeviceWriter for Disk {
     }
 }
 
-/// What the accounts say is in the set: by address, or by identity for what has none.
+/// The set according to the accounts: by address, or by identity for blocks without one.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     pub(crate) live: BTreeMap<[u64; 2], BlockPointer>,
@@ -135,21 +135,20 @@ impl SpaceOwner for Accounts {
     }
 }
 
-/// Damages the indirect blocks of files on their way to the device, which get right checksums
-/// nevertheless.
+/// Damages the indirect blocks of files on their way to the device, with right checksums.
 #[derive(Debug, Default)]
 struct PointerForger {
     lie: Mutex<Option<Lie>>,
 }
 
-/// What is said otherwise than it is.
+/// The false information.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lie {
-    /// The level of a pointer, whose index this is, in an indirect block.
+    /// The level of the pointer with this index in an indirect block.
     Level { level: Level, block: BlockId, index: usize },
-    /// The first pointer of each indirect block is in all places of it.
+    /// The first pointer of each indirect block is repeated at all places.
     Repeated,
-    /// The same, but that there are only holes in those of level 1.
+    /// The same, but with only holes in those of level 1.
     RepeatedHoles,
 }
 
@@ -163,12 +162,12 @@ impl WriteInjector for PointerForger {
             Some(Lie::Level { level, block, index })
                 if (bookmark.level, bookmark.block) == (level, block) =>
             {
-                // The byte that has the level.
+                // The byte with the level.
                 forged[index * BlockPointer::SIZE + 55] ^= 0x11;
             }
             Some(Lie::Level { .. }) => {}
             Some(Lie::RepeatedHoles) if bookmark.level == Level(1) => {
-                // One of them was born some time: what is all zeros is not written.
+                // One of them has a birth: all zeros would not be written.
                 forged.fill(0);
                 forged[80] = 1;
             }
@@ -176,7 +175,7 @@ impl WriteInjector for PointerForger {
                 let pointers = contents.chunks_exact(BlockPointer::SIZE);
                 let first = pointers.clone().find(|one| one.iter().any(|byte| *byte != 0));
                 let mut first = first.unwrap().to_vec();
-                // As much below it as there can be.
+                // The maximum fill.
                 first[88..96].copy_from_slice(&u64::MAX.to_le_bytes());
                 forged = first.repeat(pointers.len());
             }
@@ -191,7 +190,7 @@ pub(crate) struct World {
     pub(crate) objset: LiveObjset,
     pub(crate) accounts: Accounts,
     pub(crate) policy: ObjsetPolicy,
-    /// What the vdev reads from.
+    /// The device that the vdev reads from.
     gate: Arc<GatedDevice>,
     writer: BlockWriter,
     forger: Arc<PointerForger>,
@@ -202,7 +201,7 @@ pub(crate) struct World {
 pub(crate) struct WorldOptions {
     pub(crate) id: ObjsetId,
     pub(crate) compression: CompressionFunction,
-    /// The largest piece of space.
+    /// Maximum segment size.
     pub(crate) largest: u64,
     pub(crate) hole_birth: HoleBirth,
 }
@@ -264,8 +263,7 @@ impl World {
         Self { engine, pipeline, objset, accounts, policy, gate, writer, forger, disk }
     }
 
-    /// Syncs the open group; `between` may change things in syncing context before each of some
-    /// more passes.
+    /// Syncs the open group; calls `between` in syncing context before each additional pass.
     pub(crate) fn sync(&mut self, passes: u32, mut between: impl FnMut(&LiveObjset, &SyncTx<'_>)) {
         let txg = self.engine.quiesce().unwrap();
         for pass in 1..=passes {
@@ -293,8 +291,8 @@ impl World {
         WriteStream::start(&disk)
     }
 
-    /// Syncs the open group, and looks at the set before any of its blocks are on the device, past
-    /// the cache.
+    /// Syncs the open group, and calls `look` before any of the set's blocks are on the device,
+    /// bypassing the cache.
     pub(crate) fn sync_slowly(&mut self, look: impl FnOnce(&LiveObjset)) {
         let txg = self.engine.quiesce().unwrap();
         let disk = Arc::clone(&self.disk);
@@ -309,7 +307,7 @@ impl World {
         txg.committed();
     }
 
-    /// Syncs a group that has quiesced before.
+    /// Syncs a group that was already quiesced.
     pub(crate) fn sync_group(&mut self, txg: QuiescedTxg) {
         let stream = self.stream();
         let tx = SyncTx::new(&txg, 1, &self.writer, &stream);
@@ -318,13 +316,13 @@ impl World {
         txg.committed();
     }
 
-    /// Writes something else over a block.
+    /// Overwrites a block with other data.
     pub(crate) fn overwrite(&self, pointer: &BlockPointer) {
         let other = |dva: Dva| (dva, vec![0x5a; dva.asize() as usize].into());
         self.disk.put(pointer.dvas().map(other));
     }
 
-    /// Changes something on disk, and then uses the space of all that has gone by that again.
+    /// Changes the set on disk, and then reuses all space freed by that.
     pub(crate) fn replace(&mut self, change: impl FnOnce(&mut Self)) {
         let before = self.accounts.live.clone();
         change(self);
@@ -333,8 +331,8 @@ impl World {
         self.pipeline.cache().clear();
     }
 
-    /// Has somebody read while what is on disk is replaced: after he has found out where things
-    /// are, as his read of the block at `held` has not come back by then.
+    /// Runs a read while the set on disk is replaced: after it has looked up the places, as its
+    /// read of the block at `held` has not returned by then.
     pub(crate) fn replace_while<R: Send>(
         &mut self,
         held: &BlockPointer,
@@ -352,18 +350,18 @@ impl World {
         })
     }
 
-    /// Has the next read of a block wait at the gate.
+    /// Blocks the next read of a block at the gate.
     pub(crate) fn close_gate(&self, held: &BlockPointer) -> Arc<GatedDevice> {
         self.gate.close(DATA_START + held.dvas().next().unwrap().offset());
         Arc::clone(&self.gate)
     }
 
-    /// Checksum errors that were counted.
+    /// Number of checksum errors.
     pub(crate) fn checksum_errors(&self) -> u64 {
         self.pipeline.vdevs().leaves().map(|leaf| leaf.errors().checksum).sum()
     }
 
-    /// The set as somebody sees it who opens it from disk, past all caches.
+    /// The set as freshly opened from disk, without caches.
     pub(crate) fn reopened(&self) -> Objset {
         self.pipeline.cache().clear();
         let root = *self.objset.synced().root();

@@ -1,4 +1,4 @@
-//! ZAPs in live objects, against a map, across transaction groups, and as they are on disk.
+//! ZAPs in live objects, compared with a map, across transaction groups and on disk.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn contents<B: rzfs_zap::ZapBlocks>(zap: &Zap<B>) -> Map {
     entries.map(|entry| (text(entry.name()), entry.value.as_u64().unwrap())).collect()
 }
 
-/// The ZAP as it is on disk is sound and has these entries.
+/// Checks that the ZAP on disk is valid and has these entries.
 fn judge(world: &World, id: ObjectId, expected: &Map) -> ZapForm {
     let object = world.reopened().object(id).unwrap();
     assert_eq!(verify(&object).unwrap(), []);
@@ -122,7 +122,7 @@ fn a_zap_of_a_superseded_set_is_not_taken_for_damaged() {
         let inserted = zap.writer(object.zap_blocks(&tx)).insert("another", 8);
         let removed = zap.writer(object.zap_blocks(&tx)).remove("name").map(drop);
         let looked_up = match zap.form() {
-            // It is in memory as a whole.
+            // It is entirely in memory.
             ZapForm::Micro => None,
             ZapForm::Fat => Some(zap.lookup("name").map(drop)),
         };

@@ -1,11 +1,11 @@
-//! The snapshots that a dataset came from.
+//! The snapshots a dataset descends from.
 
 use super::{Dataset, DatasetError};
 use rzfs_format::dsl::DslDataset;
 use rzfs_format::{FormatError, ObjectId};
 
 impl Dataset {
-    /// Whether a snapshot is an earlier state of this dataset: of itself, or of what it is a clone of.
+    /// Whether a snapshot is an earlier state of this dataset or of its chain of origins.
     ///
     /// # Errors
     /// A snapshot in between cannot be read.
@@ -20,8 +20,8 @@ impl Dataset {
         Ok(false)
     }
 
-    /// The snapshots before it, newest first, with their object numbers; behind the first one of a clone
-    /// comes its origin. The first of all is that of `$ORIGIN`, where the pool has one.
+    /// The snapshots before it, newest first, with their object numbers; the first one of a clone
+    /// is followed by its origin. The last is that of `$ORIGIN`, where the pool has one.
     pub fn earlier_snapshots(
         &self,
     ) -> impl Iterator<Item = Result<(ObjectId, DslDataset), DatasetError>> + '_ {

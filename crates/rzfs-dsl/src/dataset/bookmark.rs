@@ -27,7 +27,7 @@ impl Bookmark {
         &self.record
     }
 
-    /// Guids of the snapshots that a redacted send from this leaves out; `None` when it is no
+    /// Guids of the snapshots that a redacted send from this omits; `None` when it is not a
     /// redaction bookmark.
     pub fn redaction_snapshots(&self) -> Result<Option<Vec<Guid>>, DatasetError> {
         let Some(list) = self.record.redaction else { return Ok(None) };
@@ -114,7 +114,7 @@ impl Dataset {
         Ok(bookmarks)
     }
 
-    /// Its bookmark with this name (the part behind the `#`).
+    /// Its bookmark with this name (the part after the `#`).
     pub fn bookmark(&self, name: &str) -> Result<Option<Bookmark>, DatasetError> {
         let Some(names) = self.bookmark_names()? else { return Ok(None) };
         let Some((name, value)) = names::find(self.tree.mos(), (&self.dataset, names), name)?

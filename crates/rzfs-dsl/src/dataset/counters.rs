@@ -1,9 +1,9 @@
-//! What is counted about a dataset: OpenZFS's `objset-0x...`.
+//! Counters of a dataset: OpenZFS's `objset-0x...`.
 
 use std::sync::atomic::Ordering;
 
 rzfs_kstat::kstat! {
-    /// What users did to a file system, at one moment, with the names of OpenZFS's kstats `objset-*`.
+    /// User operations on a file system so far, named as in OpenZFS's kstats `objset-*`.
     pub struct ObjsetStats = "objset", counted by pub struct ObjsetCounters {
         /// Writes to files.
         writes: Counter Count,
@@ -13,32 +13,32 @@ rzfs_kstat::kstat! {
         reads: Counter Count,
         /// Bytes read from files.
         nread: Counter Bytes,
-        /// Files that have lost their last names.
+        /// Files that lost their last name.
         nunlinks: Counter Count,
-        /// Files that had lost their last names and were freed.
+        /// Files freed after losing their last name.
         nunlinked: Counter Count,
     }
 }
 
 impl ObjsetCounters {
-    /// Counts a read of so many bytes.
+    /// Counts a read of this many bytes.
     pub fn count_read(&self, bytes: u64) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.nread.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a write of so many bytes.
+    /// Counts a write of this many bytes.
     pub fn count_write(&self, bytes: u64) {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.nwritten.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a file that has lost its last name.
+    /// Counts a file that lost its last name.
     pub fn count_unlinked(&self) {
         self.nunlinks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a file that had lost its last name and is freed.
+    /// Counts a file freed after losing its last name.
     pub fn count_freed(&self) {
         self.nunlinked.fetch_add(1, Ordering::Relaxed);
     }

@@ -8,7 +8,7 @@ use rzfs_format::ObjectId;
 /// Why a dataset cannot be found or opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DatasetError {
-    /// Something of the MOS, or of the dataset's own objects, cannot be read.
+    /// The MOS, or one of the dataset's own objects, cannot be read.
     #[error(transparent)]
     Mos(#[from] MosError),
     /// No dataset has this name.
@@ -17,10 +17,10 @@ pub enum DatasetError {
         /// The name.
         name: String,
     },
-    /// A directory or snapshot is called what no dataset can be called.
+    /// A directory or snapshot has a name that no dataset can have.
     #[error("object {object} of the MOS is called {name:?}, which is no dataset's name")]
     ImpossibleName {
-        /// What it is called.
+        /// The name.
         name: String,
         /// The object with that name.
         object: ObjectId,
@@ -31,13 +31,13 @@ pub enum DatasetError {
         /// The encryption root.
         root: String,
     },
-    /// The dataset was encrypted by a development version, whose MACs nobody writes any more.
+    /// The dataset was encrypted by a development version, whose MAC format is obsolete.
     #[error("'{name}' has an encryption that can only be read")]
     OldEncryption {
         /// The dataset.
         name: String,
     },
-    /// The dataset is being received, or was not received to its end.
+    /// The dataset is being received, or a receive of it did not finish.
     #[error("'{name}' was not received to its end")]
     Inconsistent {
         /// The dataset.
@@ -49,12 +49,12 @@ pub enum DatasetError {
         /// The dataset.
         name: String,
     },
-    /// The key is not the one of this dataset.
+    /// The key does not match this dataset.
     #[error("the key offered for '{root}' is not right: {source}")]
     WrongKey {
         /// The encryption root.
         root: String,
-        /// What the cipher says.
+        /// The error of the cipher.
         source: CryptoError,
     },
 }
@@ -66,7 +66,7 @@ impl From<DmuError> for DatasetError {
 }
 
 impl DatasetError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         const ENOENT: i32 = 2;

@@ -2,8 +2,8 @@
 //!
 //! Encrypted directories below one *encryption root* share the root's wrapping key; each has a
 //! key object of its own, wrapped with it, that clones share with their origin (spec 04, section
-//! 19). Loading a key unwraps the root's key object to see whether the key is right; the others
-//! are unwrapped when they are needed, and kept by key object.
+//! 19). Loading a key unwraps the root's key object to verify the key; the others are unwrapped on
+//! demand and cached by key object.
 
 use super::RootKey;
 use rzfs_codec::crypto::DatasetKey;
@@ -11,7 +11,7 @@ use rzfs_format::{Guid, ObjectId};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The keys of a dataset that is to be made, and who wraps them.
+/// The keys of a new dataset, and what wraps them.
 #[derive(Clone, Debug)]
 pub(crate) struct NewKeys {
     pub(crate) key: Arc<DatasetKey>,
@@ -21,7 +21,7 @@ pub(crate) struct NewKeys {
     pub(crate) root: Option<ObjectId>,
 }
 
-/// The keys that were loaded. The lock protects the tables; it is never held over I/O.
+/// The loaded keys. The lock protects the tables; it is never held across I/O.
 #[derive(Debug, Default)]
 pub(crate) struct Keyring {
     tables: RwLock<Tables>,
@@ -56,22 +56,22 @@ impl Keyring {
         self.read(|tables| tables.roots.get(&root).cloned())
     }
 
-    /// Remembers the key of an encryption root, in place of the one that it had.
+    /// Stores the key of an encryption root, replacing any earlier one.
     pub(crate) fn insert_root(&self, root: ObjectId, key: RootKey) {
         self.write(|tables| tables.roots.insert(root, key));
     }
 
-    /// Forgets the key of an encryption root that is none any more.
+    /// Drops the key of a directory that is no longer an encryption root.
     pub(crate) fn forget_root(&self, root: ObjectId) {
         self.write(|tables| tables.roots.remove(&root));
     }
 
-    /// Forgets the keys in a key object that does not exist any more.
+    /// Drops the keys of a key object that no longer exists.
     pub(crate) fn forget_key(&self, key_object: ObjectId) {
         self.write(|tables| tables.unwrapped.remove(&key_object));
     }
 
-    /// Remembers the keys of a new directory.
+    /// Stores the keys of a new directory.
     pub(crate) fn insert_new(&self, dir: ObjectId, key_object: ObjectId, keys: &NewKeys) {
         self.write(|tables| {
             tables.unwrapped.insert(key_object, Arc::clone(&keys.key));

@@ -1,5 +1,4 @@
-//! The keys of encrypted datasets, as datasets know them: where they are, and whether they are
-//! loaded.
+//! The keys of encrypted datasets as seen by datasets: where they are and whether they are loaded.
 
 use super::{Dataset, DatasetError, RootKey};
 use crate::mos::key_object;
@@ -7,7 +6,7 @@ use rzfs_codec::crypto::{DatasetKey, KeyFormat, Pbkdf2, WrappedKeys};
 use rzfs_format::{Guid, ObjectId};
 use std::sync::Arc;
 
-/// Whether the key of a dataset is at hand (property `keystatus`).
+/// Whether the key of a dataset is loaded (property `keystatus`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KeyStatus {
     /// The dataset is not encrypted.
@@ -18,15 +17,14 @@ pub enum KeyStatus {
     Available,
 }
 
-/// The keys of a dataset as they are stored: whoever has the key of its encryption root can unwrap
-/// them.
+/// The keys of a dataset as stored: the key of its encryption root unwraps them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SealedKeys {
     /// The wrapped keys.
     pub keys: WrappedKeys,
-    /// How the user gives the key of the encryption root.
+    /// How the user supplies the key of the encryption root.
     pub format: KeyFormat,
-    /// How a passphrase becomes that key.
+    /// How a passphrase is turned into that key.
     pub derivation: Pbkdf2,
 }
 
@@ -36,7 +34,7 @@ impl Dataset {
         Ok(key_object::of_dir(self.tree().mos(), self.directory_object())?)
     }
 
-    /// The file system or volume whose key unlocks it; `None` when it is not encrypted.
+    /// The file system or volume whose key unlocks this one; `None` when it is not encrypted.
     pub fn encryption_root(&self) -> Result<Option<Dataset>, DatasetError> {
         let Some(key) = self.key_object()? else { return Ok(None) };
         let name = self.tree().directory_name(key_object::root(self.tree().mos(), key)?)?;
@@ -49,7 +47,7 @@ impl Dataset {
         Ok(key_object::root(self.tree().mos(), key)? == self.directory_object())
     }
 
-    /// How the user gives the key of its encryption root; `None` when it is not encrypted.
+    /// How the user supplies the key of its encryption root; `None` when it is not encrypted.
     pub fn key_format(&self) -> Result<Option<KeyFormat>, DatasetError> {
         let Some(root) = self.encryption_root()? else { return Ok(None) };
         let key = root.key_object()?;
@@ -62,7 +60,7 @@ impl Dataset {
             return Ok(None);
         };
         let mos = self.tree().mos();
-        // What else there is of these was not always right.
+        // The other records of the root were not always right.
         let of_root = root.key_object()?.unwrap_or(key);
         Ok(Some(SealedKeys {
             keys: key_object::wrapped(mos, key)?,
@@ -71,13 +69,13 @@ impl Dataset {
         }))
     }
 
-    /// What tells the ciphertexts of a snapshot from all others; `None` when it has nothing of the kind,
-    /// as one that is not encrypted.
+    /// The IV set guid, which tells the ciphertexts of a snapshot from all others; `None` when
+    /// there is none, as on unencrypted datasets.
     pub fn iv_set(&self) -> Result<Option<Guid>, DatasetError> {
         Ok(self.dataset_field(key_object::IV_SET)?.map(Guid))
     }
 
-    /// Whether its key is at hand.
+    /// Whether its key is loaded.
     pub fn key_status(&self) -> Result<KeyStatus, DatasetError> {
         let Some(key) = self.key_object()? else { return Ok(KeyStatus::None) };
         let root = key_object::root(self.tree().mos(), key)?;
@@ -87,8 +85,8 @@ impl Dataset {
         })
     }
 
-    /// Loads the key of its encryption root, from what the user typed or a key file holds. All
-    /// datasets with this root can be opened then.
+    /// Loads the key of its encryption root, from typed input or the contents of a key file. All
+    /// datasets with this root can be opened afterwards.
     ///
     /// # Errors
     /// [`DatasetError::WrongKey`] when it is not the key, [`DatasetError::NotEncrypted`] when
@@ -104,7 +102,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// Says whether this is the key of its encryption root, without keeping it.
+    /// Checks whether this is the key of its encryption root, without keeping it.
     ///
     /// # Errors
     /// As [`Dataset::load_key`].
@@ -127,7 +125,7 @@ impl Dataset {
         Ok((root_key, key, unwrapped.map_err(wrong)?))
     }
 
-    /// Forgets the key of its encryption root; what is open stays open.
+    /// Drops the key of its encryption root; open objects stay open.
     pub fn unload_key(&self) -> Result<(), DatasetError> {
         let Some(key) = self.key_object()? else { return Ok(()) };
         let root = key_object::root(self.tree().mos(), key)?;

@@ -1,11 +1,11 @@
-//! What directories and heads may still take (spec 04, section 12.4).
+//! Space limits of directories and heads (spec 04, section 12.4).
 
 use rzfs_format::dsl::DslDir;
 
-/// Directories above each other: names have at most 255 bytes, so a valid tree is never deeper.
+/// Maximum nesting of directories: names have at most 255 bytes, so a valid tree is never deeper.
 pub(crate) const MAX_DEPTH: usize = 128;
 
-/// What a directory uses and may use.
+/// The used space and limits of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SpaceLimits {
     pub(crate) used: u64,
@@ -18,8 +18,8 @@ impl SpaceLimits {
         Self { used: dir.used, quota: dir.quota, reserved: dir.reserved }
     }
 
-    /// Bytes that can still be charged to the last of these directories, the first of which is
-    /// the root of a pool with `pool` bytes.
+    /// Bytes that can still be charged to the last of these directories; the first is the root of a
+    /// pool with `pool` bytes.
     pub(crate) fn available(chain: impl Iterator<Item = Self>, pool: u64) -> u64 {
         let mut chain = chain;
         let Some(root) = chain.next() else { return pool };
@@ -27,7 +27,7 @@ impl SpaceLimits {
         chain.fold(space, |space, dir| dir.within(space))
     }
 
-    /// Bytes that can still be charged to this directory, when there is so much for it in the one above.
+    /// Bytes that can still be charged to this directory, given `space` bytes in its parent.
     pub(crate) fn within(self, space: u64) -> u64 {
         self.within_quota(space.saturating_add(self.reserved.saturating_sub(self.used)))
     }
@@ -40,7 +40,7 @@ impl SpaceLimits {
     }
 }
 
-/// What a head has and may have.
+/// The used space and limits of a head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HeadLimits {
     pub(crate) referenced: u64,
@@ -50,7 +50,7 @@ pub(crate) struct HeadLimits {
 }
 
 impl HeadLimits {
-    /// Bytes that can still be written in the head, `room` being what its directory has.
+    /// Bytes that can still be written to the head, with `room` bytes left in its directory.
     pub(crate) fn available(self, room: u64) -> u64 {
         let reserved = self.refreservation.saturating_sub(self.unique);
         let space = room.saturating_add(reserved);

@@ -9,10 +9,10 @@ pub struct DatasetName<'a> {
 }
 
 impl<'a> DatasetName<'a> {
-    /// Most bytes of a name, one less than the format's limit with a NUL.
+    /// Maximum length of a name in bytes, one less than the format's limit with a NUL.
     pub const MAX_LEN: usize = 255;
 
-    /// Takes a name apart; `None` when no dataset can have it.
+    /// Splits a name into its parts; `None` when it is not a valid dataset name.
     #[must_use]
     pub fn parse(name: &'a str) -> Option<Self> {
         let (head, snapshot) = match name.split_once('@') {
@@ -36,7 +36,7 @@ impl<'a> DatasetName<'a> {
         self.snapshot
     }
 
-    /// Whether it is the name of a pool: nothing is in front of it.
+    /// Whether it names a pool: it has a single component.
     #[must_use]
     pub fn is_pool(&self) -> bool {
         self.snapshot.is_none() && !self.head.contains('/')
@@ -48,8 +48,8 @@ impl<'a> DatasetName<'a> {
     }
 }
 
-/// Whether one part of a name is what a pool, a directory in it, or a snapshot can be called. Mount
-/// points are made of these, so `.` and `..` cannot.
+/// Whether a component is valid as the name of a pool, directory or snapshot. Mount points are
+/// built from these, so `.` and `..` are not.
 pub(crate) fn is_component(component: &str) -> bool {
     !matches!(component, "" | "." | "..") && component.bytes().all(is_name_byte)
 }

@@ -1,8 +1,8 @@
 //! Properties of datasets: values in force and where they come from (spec 04, sections 12 to 14).
 //!
-//! A property that can be set lives in a ZAP of the dataset's directory (or of the snapshot
-//! itself), in the number that the format uses; it may come from an ancestor, a send stream or the
-//! default. All others are computed from the dataset's own structures.
+//! A settable property lives in a ZAP of the dataset's directory (or of the snapshot itself), as
+//! the number that the format uses; it may come from an ancestor, a send stream or the default. All
+//! others are computed from the dataset's own structures.
 
 mod computed;
 mod lookup;
@@ -18,8 +18,8 @@ use computed::Kept;
 use rzfs_format::property::DefaultValue;
 
 impl Dataset {
-    /// A property by its full name; `None` when it does not apply to this kind of dataset or no
-    /// property has the name.
+    /// A property by its full name; `None` when it does not apply to this kind of dataset or does
+    /// not exist.
     pub fn property(&self, name: &str) -> Result<Option<Property>, DatasetError> {
         if name.contains(':') {
             return self.user_property(name).map(Some);
@@ -65,8 +65,8 @@ impl Dataset {
         })
     }
 
-    /// The number in force of a property that is kept as a number, in the format's encoding; `None`
-    /// for properties that are not.
+    /// The effective number of a property that is stored as a number, in the format's encoding;
+    /// `None` for other properties.
     pub fn stored_number(&self, property: DatasetProperty) -> Result<Option<u64>, DatasetError> {
         if !property.is_settable() {
             return Ok(None);
@@ -84,7 +84,7 @@ impl Dataset {
         })
     }
 
-    /// A property that can be set.
+    /// A settable property.
     fn settable(
         &self,
         property: DatasetProperty,
@@ -120,7 +120,7 @@ impl Dataset {
         }))
     }
 
-    /// Where the file system goes: below the mount point that it inherits, or at `/POOL`.
+    /// The mount point of the file system: below the inherited mount point, or at `/POOL`.
     fn mountpoint(&self, value: PropertyValue, source: &PropertySource) -> String {
         let below = |root: &str, ancestor: &str| {
             let rest = self.name().strip_prefix(ancestor).unwrap_or_default();

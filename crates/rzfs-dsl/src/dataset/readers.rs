@@ -1,4 +1,4 @@
-//! The snapshots that somebody reads while the pool changes.
+//! The snapshots that are read while the pool changes.
 //!
 //! ```text
 //! txg            7 durable                8 durable
@@ -6,9 +6,9 @@
 //! view of 7      enter(s): told at once       │ enter(s): told at once
 //! view of 8                                   └ enter(t): the next one that has this number
 //! ```
-//! Numbers are given out again, so a snapshot is known by the txg of its creation besides.
-//! Who looks at a txg may open what a later one has destroyed. So what was destroyed is remembered
-//! as long as somebody looks at an older txg, or may come to.
+//! Object numbers are reused, so a snapshot is identified by its creation txg as well. A reader of
+//! a txg may open what a later one has destroyed, so destroyed snapshots are remembered as long as
+//! an older txg is being read, or may be.
 
 use parking_lot::Mutex;
 use rzfs_dmu::Existence;
@@ -17,20 +17,20 @@ use rzfs_format::{ObjectId, Txg};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The snapshots of a pool that somebody reads, so that whoever destroys one can say so to them.
+/// The snapshots of a pool in use by readers, so that a destroyer can notify them.
 #[derive(Debug, Default)]
 pub(crate) struct Readers(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many look at each txg.
+    /// Number of readers of each txg.
     views: BTreeMap<Txg, usize>,
-    /// The youngest txg that somebody has looked at: nobody comes to look at an older one.
+    /// The youngest txg that was read: no new reader can look at an older one.
     newest: Txg,
     snapshots: HashMap<SnapshotIdentity, Snapshot>,
 }
 
-/// Which snapshot of all that have or had its number.
+/// Identifies a snapshot among all that have or had its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct SnapshotIdentity {
     pub(crate) object: ObjectId,
@@ -43,18 +43,18 @@ impl SnapshotIdentity {
     }
 }
 
-/// A snapshot that somebody has read.
+/// A snapshot that was read.
 #[derive(Debug, Default)]
 struct Snapshot {
     existence: Existence,
-    /// The txg that has destroyed it.
+    /// The txg that destroyed it.
     destroyed: Option<Txg>,
-    /// How many need all of it to the end.
+    /// Number of holders that need the whole snapshot to the end.
     keepers: usize,
 }
 
 impl State {
-    /// Forgets what nobody needs any more, now and then.
+    /// Drops entries that are no longer needed, from time to time.
     fn tidy(&mut self) {
         if self.snapshots.len() < self.snapshots.capacity() {
             return;
@@ -68,7 +68,7 @@ impl State {
 }
 
 impl Readers {
-    /// A look at a txg that is durable: the last one, or one that somebody looks at already.
+    /// A view of a durable txg: the last one, or one that already has readers.
     pub(crate) fn view(self: &Arc<Self>, txg: Txg) -> View {
         let mut state = self.0.lock();
         *state.views.entry(txg).or_default() += 1;
@@ -76,12 +76,12 @@ impl Readers {
         View { readers: Arc::clone(self), txg }
     }
 
-    /// Whether somebody needs all of a snapshot to the end.
+    /// Whether a holder needs the whole snapshot to the end.
     pub(crate) fn is_kept(&self, snapshot: SnapshotIdentity) -> bool {
         self.0.lock().snapshots.get(&snapshot).is_some_and(|snapshot| snapshot.keepers > 0)
     }
 
-    /// Tells those who read a snapshot, and those who open it later in an older txg, that it is
+    /// Notifies the readers of a snapshot, and those who open it later in an older txg, that it is
     /// gone with this one.
     pub(crate) fn end(&self, snapshot: SnapshotIdentity, txg: Txg) {
         let mut state = self.0.lock();
@@ -92,7 +92,7 @@ impl Readers {
     }
 }
 
-/// A look at a txg.
+/// A view of a txg.
 #[derive(Debug)]
 pub(crate) struct View {
     readers: Arc<Readers>,
@@ -100,14 +100,14 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// What tells those who open a snapshot of this txg now when it is destroyed.
+    /// Registers a reader of a snapshot of this txg; reports when the snapshot is destroyed.
     pub(super) fn enter(&self, snapshot: SnapshotIdentity) -> Existence {
         let mut state = self.readers.0.lock();
         state.tidy();
         state.snapshots.entry(snapshot).or_default().existence.clone()
     }
 
-    /// Has nobody destroy a snapshot of this txg, unless that has begun.
+    /// Protects a snapshot of this txg from destruction, unless that has begun.
     pub(super) fn keep(&self, snapshot: SnapshotIdentity) -> KeptSnapshot {
         let readers = Arc::clone(&self.readers);
         readers.0.lock().snapshots.entry(snapshot).or_default().keepers += 1;
@@ -115,7 +115,7 @@ impl View {
     }
 }
 
-/// A snapshot that nobody destroys as long as somebody has this, as it is needed to its end.
+/// A snapshot that cannot be destroyed as long as this guard is held.
 #[derive(Debug)]
 pub struct KeptSnapshot {
     readers: Arc<Readers>,
@@ -130,7 +130,7 @@ impl Drop for KeptSnapshot {
     }
 }
 
-/// Of a pool that nobody changes.
+/// For a pool that does not change.
 impl Default for View {
     fn default() -> Self {
         Arc::<Readers>::default().view(Txg(0))
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     const ID: SnapshotIdentity = identity(7);
-    /// The next one with its number.
+    /// The next snapshot with the same number.
     const NEXT: SnapshotIdentity = SnapshotIdentity { created: Txg(11), ..ID };
 
     const fn identity(object: u64) -> SnapshotIdentity {
@@ -171,7 +171,7 @@ mod tests {
         assert!(first.has_ended() && second.has_ended() && !other.has_ended());
         let next = readers.view(Txg(11)).enter(NEXT);
         assert!(!next.has_ended());
-        // Who looks at the older txg still finds the first one there.
+        // A reader of the older txg still finds the first one there.
         assert!(view.enter(ID).has_ended());
         assert!(!next.has_ended() && !readers.view(Txg(11)).enter(NEXT).has_ended());
         readers.end(NEXT, Txg(12));

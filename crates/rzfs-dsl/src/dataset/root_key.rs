@@ -1,13 +1,13 @@
-//! The key of an encryption root: what the user gives, and how (spec 04, sections 19.2 and 19.4).
+//! The key of an encryption root, and how users supply it (spec 04, sections 19.2 and 19.4).
 
 use rzfs_codec::crypto::{CryptoError, KeyFormat, Pbkdf2, WrappingKey};
 
-/// Fewest iterations that a user may ask for (`pbkdf2iters`).
+/// Minimum number of iterations a user may request (`pbkdf2iters`).
 pub const MIN_ITERATIONS: u64 = 100_000;
-/// Iterations when nobody asks for another number.
+/// Default number of iterations.
 pub const DEFAULT_ITERATIONS: u64 = 350_000;
 
-/// The key of an encryption root, with what says how the user gives it. Wiped when it is dropped.
+/// The key of an encryption root, and how the user supplies it. Wiped on drop.
 #[derive(Clone, Debug)]
 pub struct RootKey {
     pub(crate) wrapping: WrappingKey,
@@ -16,8 +16,8 @@ pub struct RootKey {
 }
 
 impl RootKey {
-    /// The key from what the user typed or what a key file holds. `derivation` counts for
-    /// passphrases only, for which the derivation takes a part of a second.
+    /// Derives the key from typed input or the contents of a key file. `derivation` applies to
+    /// passphrases only, where it takes a fraction of a second.
     ///
     /// # Errors
     /// [`CryptoError::KeyInput`].
@@ -35,7 +35,7 @@ impl RootKey {
     }
 }
 
-/// Whether the property `keylocation` of an encryption root can have this value.
+/// Whether this is a valid value of the property `keylocation` of an encryption root.
 #[must_use]
 pub fn is_key_location(value: &str) -> bool {
     let is_file = value.strip_prefix("file://").is_some_and(|path| path.starts_with('/'));

@@ -1,14 +1,14 @@
-//! What a tree of datasets has of the pool around it.
+//! What a tree of datasets needs from the pool around it.
 
 use super::keyring::Keyring;
 use super::readers::View;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// What trees share with others who have the same pool open.
+/// State that trees share with other users of the same open pool.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
-    /// Keys that were loaded.
+    /// Loaded keys.
     pub(crate) keyring: Arc<Keyring>,
     /// The txg that the tree shows.
     pub(super) view: View,
@@ -20,8 +20,8 @@ impl Surroundings {
     }
 }
 
-/// Bytes that a pool has for datasets: computed when somebody asks, since it takes the space maps
-/// of all metaslabs. What the computation holds is held as long as this exists.
+/// Bytes in a pool for datasets: computed on demand, since it takes the space maps of all
+/// metaslabs. Resources of the computation are held as long as this exists.
 pub(crate) struct UsableSpace {
     bytes: OnceLock<u64>,
     compute: Box<dyn Fn() -> u64 + Send + Sync>,

@@ -4,9 +4,9 @@
 //! origin -> snapshot 1 -> snapshot 2 -> head
 //!              since         X1          X2
 //! ```
-//! What X2 has and `since` has not: the difference of what they reference, plus what was freed on
-//! the way. The dead list of X1 has all of the latter that was freed before snapshot 2; the dead
-//! lists after it have the rest, among blocks that are younger than `since`.
+//! What X2 has and `since` has not: the difference in referenced bytes, plus what was freed in
+//! between. The dead list of X1 has all of the latter that was freed before snapshot 2; the later
+//! dead lists have the rest, among blocks that are younger than `since`.
 
 use super::property::{Property, PropertySource, PropertyValue};
 use super::{Dataset, DatasetError};
@@ -19,16 +19,16 @@ use rzfs_format::{FormatError, ObjectId, Txg};
 #[derive(Clone, Copy, Debug)]
 struct Since {
     txg: Txg,
-    /// The snapshot, if that is what it is.
+    /// The snapshot, if it is one.
     snapshot: Option<ObjectId>,
     referenced: u64,
-    /// What was freed before the next snapshot, if that is known.
+    /// Bytes freed before the next snapshot, if known.
     freed_before_next: Option<u64>,
 }
 
 impl Dataset {
     /// Bytes referenced here that the snapshot did not reference; `None` unless it is an earlier
-    /// one of this dataset or of its origin.
+    /// snapshot of this dataset or of its origin.
     pub fn written_since(&self, snapshot: &Dataset) -> Result<Option<u64>, DatasetError> {
         if !snapshot.is_snapshot() {
             return Ok(None);
@@ -41,8 +41,8 @@ impl Dataset {
         })
     }
 
-    /// Bytes that come back when this snapshot and all after it up to `last` are destroyed; `None`
-    /// unless these are snapshots of one head in this order.
+    /// Bytes freed when this snapshot and all later ones up to `last` are destroyed; `None` unless
+    /// these are snapshots of one head in this order.
     pub fn reclaimed_up_to(&self, last: &Dataset) -> Result<Option<u64>, DatasetError> {
         let since = self.dataset.previous_snapshot_txg;
         let mut bytes = 0_u64;
@@ -73,7 +73,7 @@ impl Dataset {
         }
     }
 
-    /// Bytes written since the snapshot before; `None` when there is none.
+    /// Bytes written since the previous snapshot; `None` when there is none.
     pub(super) fn written(&self) -> Result<Option<u64>, DatasetError> {
         let Some(previous) = self.dataset.previous_snapshot else { return Ok(None) };
         let (_, snapshot) = self.tree.dataset_object(previous)?;
@@ -151,7 +151,7 @@ impl Dataset {
         Ok(Some(u64::try_from(written).unwrap_or(u64::MAX)))
     }
 
-    /// Bytes on a dataset's dead list; with `up_to` only of blocks that were there by that txg.
+    /// Bytes on a dataset's dead list; with `up_to` only of blocks born by that txg.
     fn freed_in(&self, dataset: &DslDataset, up_to: Option<Txg>) -> Result<u64, DatasetError> {
         let Some(id) = dataset.deadlist else { return Ok(0) };
         let mos = self.tree.mos();

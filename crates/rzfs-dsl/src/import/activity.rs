@@ -1,8 +1,8 @@
 //! Watching a pool for another host's heartbeat (spec 01, sections 10.2 and 10.3).
 //!
-//! A host that has a pool with `multihost=on` rewrites an uberblock every second or so. Before
-//! such a pool is opened, its best uberblock is looked at again and again for as long as the
-//! owner may be silent; if it changes, the pool is in use. Nothing is written.
+//! A host that has a pool with `multihost=on` rewrites an uberblock about every second. Before such
+//! a pool is opened, its best uberblock is polled for as long as the owner may be silent; if it
+//! changes, the pool is in use. Nothing is written.
 
 use super::error::ImportError;
 use super::host::HostIdentity;
@@ -14,31 +14,31 @@ use rzfs_tunables::Tunables;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Between two looks.
+/// Interval between polls.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Longest watch: settings in uberblocks are hostile too.
+/// Longest watch: settings in uberblocks are untrusted too.
 const LONGEST_WATCH: Duration = Duration::from_secs(24 * 3600);
 
-/// Whether a wait came to its end.
+/// Outcome of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// It did.
+    /// The time elapsed.
     Elapsed,
-    /// Whoever asked for it does not want it any more.
+    /// The caller cancelled the wait.
     Interrupted,
 }
 
-/// Time and chance, so that tests need neither.
+/// Time and randomness, replaceable in tests.
 pub trait Clock: Send + Sync {
-    /// Waits.
+    /// Sleeps.
     fn sleep(&self, time: Duration) -> Wait;
 
     /// A random number below `bound`, which is not 0.
     fn random(&self, bound: u64) -> u64;
 }
 
-/// The system's time, and chance from its hash seeds.
+/// The system's clock, with randomness from its hash seeds.
 #[derive(Clone, Debug)]
 pub struct SystemClock(rzfs_clock::Clock);
 
@@ -72,8 +72,8 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Watches the pool whose best uberblock is `best`, if its settings demand that. `look` reads
-    /// the best uberblock anew.
+    /// Watches the pool whose best uberblock is `best`, if its settings demand that. `look` rereads
+    /// the best uberblock.
     ///
     /// # Errors
     /// [`ImportError::ActiveElsewhere`] when it changes, [`ImportError::HostIdRequired`] when this
@@ -115,7 +115,7 @@ impl Watch<'_> {
     }
 }
 
-/// What changes with every heartbeat.
+/// The fields that change with every heartbeat.
 fn heartbeat(uberblock: &Uberblock) -> (Txg, u64, u16) {
     uberblock.precedence()
 }
@@ -145,7 +145,7 @@ mod tests {
     use std::cell::Cell;
     use std::sync::Mutex;
 
-    /// A clock that adds up what was waited.
+    /// A clock that adds up the time waited.
     #[derive(Default)]
     struct Fake {
         waited: Mutex<Duration>,

@@ -1,4 +1,4 @@
-//! One try to open a pool, from its labels to its datasets (spec 01, sections 9.4 to 9.7).
+//! One attempt to open a pool, from its labels to its datasets (spec 01, sections 9.4 to 9.7).
 
 use super::activity::Watch;
 use super::discovery::DiscoveredPool;
@@ -32,13 +32,13 @@ use std::sync::Arc;
 /// What the pool is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// To be used.
+    /// To use it.
     Import,
-    /// To tell the user what there is.
+    /// To show it to the user.
     Examine,
 }
 
-/// How far an attempt came: what can be told about a pool that cannot be opened.
+/// How far an attempt came: what is known about a pool that cannot be opened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) vdevs: Option<Arc<VdevTree>>,
@@ -54,7 +54,7 @@ struct Rewind {
     safe: Txg,
 }
 
-/// One try to open a pool.
+/// One attempt to open a pool.
 pub(super) struct Attempt<'a> {
     discovered: &'a DiscoveredPool,
     options: &'a ImportOptions,
@@ -62,11 +62,11 @@ pub(super) struct Attempt<'a> {
     seen: Seen,
     watched: bool,
     rewind: Option<Rewind>,
-    /// The txg of the best uberblock: labels that are younger do not count.
+    /// The txg of the best uberblock: younger labels do not count.
     label_limit: Option<Txg>,
 }
 
-/// The MOS at an uberblock, with what everything else is found through.
+/// The MOS at an uberblock, with the entry points to everything else.
 struct OpenMos {
     pipeline: Arc<BlockPipeline>,
     mos: Objset,
@@ -88,16 +88,16 @@ impl<'a> Attempt<'a> {
         &self.seen
     }
 
-    /// From now on older states than `best` are tried; those before `safe` get a full check.
+    /// Switches to states older than `best`; those before `safe` get a full check.
     pub(super) fn set_rewind(&mut self, best: &Uberblock, safe: Txg) {
         self.rewind = Some(Rewind { best: best.clone(), safe });
     }
 
-    /// Opens the newest state that is not younger than `limit` and not older than `oldest`.
+    /// Opens the newest state between `oldest` and `limit`.
     pub(super) fn newest(&mut self, limit: Option<Txg>, oldest: Txg) -> Result<Parts, ImportError> {
         self.seen.uberblock = None;
         match self.try_newest(limit, oldest) {
-            // What is lost was on the vdevs that are missing.
+            // The missing data was on the missing vdevs.
             Err(ImportError::Mos(_) | ImportError::Pool(_)) if self.lacks_vdevs() => {
                 Err(ImportError::MissingDevices)
             }
@@ -106,7 +106,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The error, with the names of missing devices that may have what is needed.
+    /// The error, with the names of missing devices that may have the data.
     fn naming_missing(&self, error: ImportError) -> ImportError {
         let tree = self.seen.vdevs.as_ref().filter(|_| error.may_come_back());
         let absent = tree.map(|tree| tree.absent_leaves()).unwrap_or_default();
@@ -130,8 +130,8 @@ impl<'a> Attempt<'a> {
             return Err(ImportError::NoUberblock);
         }
         let (mut list, mut trusted) = self.trusted_config(&vdevs, &found.uberblock)?;
-        // Labels can be so stale that not all devices were looked at; with the configuration of
-        // the MOS there may be a better uberblock.
+        // Stale labels can hide some devices; the configuration in the MOS may lead to a better
+        // uberblock.
         let again = self.choose(&trusted, limit)?;
         if again.uberblock != found.uberblock {
             (found, vdevs) = (again, trusted);
@@ -165,7 +165,7 @@ impl<'a> Attempt<'a> {
         let leaves = ValidatedLeaves::find(config, &self.discovered.devices, rules);
         let version = uberblock.map_or(self.discovered.label.version, |found| found.version);
         let max_missing_tvds = match stage {
-            // Whether the pool can do without them is for the trusted configuration to say.
+            // Whether the pool can do without them is decided by the trusted configuration.
             Stage::Untrusted => usize::MAX,
             Stage::Trusted => self.options.tunables.zfs_max_missing_tvds,
         };
@@ -219,7 +219,7 @@ impl<'a> Attempt<'a> {
         Ok(best.clone())
     }
 
-    /// Checks the features that a label of the uberblock's device says the MOS needs.
+    /// Checks the features that the label of the uberblock's device requires for the MOS.
     fn check_label_features(&self, found: &FoundUberblock) -> Result<(), ImportError> {
         if found.uberblock.version < FEATURES_VERSION {
             return Ok(());
@@ -324,7 +324,7 @@ impl<'a> Attempt<'a> {
         let root_dataset = mos.required_object("root_dataset")?;
         let checkpoint = checkpoint(&directory)?;
         let rewound = self.verify(&mos, &uberblock)?;
-        // Whoever looked for the pool has its name from the labels, and answers to it.
+        // The caller found the pool by its name in the labels, so it keeps that name.
         let name = self.options.name.clone();
         let name = name.unwrap_or_else(|| self.discovered.name().to_owned());
         // One that began otherwise would be an option of a command.
@@ -351,7 +351,7 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Refuses a pool that another host had last and did not export.
+    /// Refuses a pool that another host used last and did not export.
     fn check_host(&self, config: &PoolConfig, uberblock: &Uberblock) -> Result<(), ImportError> {
         let asks = self.purpose == Purpose::Import && self.options.host_check == HostCheck::Enforce;
         let exported = self.discovered.state() == PoolState::Exported;
@@ -362,7 +362,7 @@ impl<'a> Attempt<'a> {
         Err(ImportError::LastUsedElsewhere { host, timestamp })
     }
 
-    /// Refuses a pool that lacks top-level vdevs.
+    /// Refuses a pool with missing top-level vdevs.
     fn check_vdevs(&self, vdevs: &VdevTree) -> Result<(), ImportError> {
         let unusable = vdevs.top_levels().filter(|top| !top.health().is_usable());
         let (logs, others): (Vec<_>, Vec<_>) =
@@ -377,7 +377,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// The spares and cache devices, with their devices as far as they were found.
+    /// The spares and cache devices, with those of their devices that were found.
     fn auxiliary(
         &self,
         mos: &Objset,
@@ -398,7 +398,7 @@ impl<'a> Attempt<'a> {
         Ok(auxiliary)
     }
 
-    /// Reads the blocks of the last txgs, and says what a rewind to this state costs.
+    /// Reads the blocks of the last txgs, and reports the cost of a rewind to this state.
     fn verify(
         &self,
         mos: &Objset,

@@ -1,4 +1,4 @@
-//! Reads of many devices at once, outside of the vdev tree.
+//! Reads of many devices at once, outside the vdev tree.
 
 use rzfs_blockdev::{BlockDevice, CompletionQueue, DeviceError, IoBuffer, IoOperation, IoRequest};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(super) struct DeviceRead {
     pub(super) len: usize,
 }
 
-/// Reads all ranges, all of them in flight together; the results are in the order of the ranges.
+/// Reads all ranges concurrently; the results are in the order of the ranges.
 pub(super) fn read_all(reads: &[DeviceRead]) -> Vec<Result<IoBuffer, DeviceError>> {
     let completions = CompletionQueue::new();
     let mut results: Vec<Option<Result<IoBuffer, DeviceError>>> = Vec::new();

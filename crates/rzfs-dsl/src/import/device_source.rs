@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Directories that are searched when nobody says otherwise, the ones with the better names first.
+/// Directories searched by default, the ones with the better names first.
 pub const DEFAULT_DIRECTORIES: [&str; 9] = [
     "/dev/disk/by-vdev",
     "/dev/mapper",
@@ -25,14 +25,14 @@ pub const DEFAULT_DIRECTORIES: [&str; 9] = [
 /// A place to look for the devices of pools.
 #[derive(Clone, Debug)]
 pub enum DeviceSource {
-    /// A device that is open already.
+    /// A device that is already open.
     Device(Arc<dyn BlockDevice>),
-    /// A block device, a regular file, or a directory with such in it.
+    /// A block device, a regular file, or a directory of such.
     Path(PathBuf),
 }
 
 impl DeviceSource {
-    /// The directories that are searched when nobody says otherwise.
+    /// The directories searched by default.
     #[must_use]
     pub fn defaults() -> Vec<Self> {
         DEFAULT_DIRECTORIES.iter().map(|path| Self::Path(path.into())).collect()
@@ -69,8 +69,8 @@ impl Candidate {
 
 /// The devices of the sources in their order, each once, and what could not be opened.
 ///
-/// What is named explicitly has to be there and be a block device or file; of a directory
-/// everything else is passed over in silence.
+/// Explicitly named sources must exist and be a block device or file; in a directory everything
+/// else is silently skipped.
 pub(super) fn open(
     sources: &[DeviceSource],
     options: &OpenOptions,
@@ -92,7 +92,7 @@ pub(super) fn open(
 struct Search<'a> {
     options: &'a OpenOptions,
     candidates: Vec<Candidate>,
-    /// Devices and files that were met, and their candidates if they are large enough.
+    /// Devices and files already seen, with their candidates if they are large enough.
     known: HashMap<FileIdentity, Option<usize>>,
 }
 
@@ -198,7 +198,7 @@ mod tests {
             let text = format!("cannot open {}: {reason}", special.display());
             assert_eq!(failures[0].to_string(), text);
         }
-        // In a directory it is passed over.
+        // In a directory it is skipped.
         let (found, failures) = open(&[dir.path().to_owned().into()], &OpenOptions::new());
         assert!(found.is_empty() && failures.is_empty());
     }

@@ -2,8 +2,8 @@
 //!
 //! A label describes one top-level vdev only. The labels of all devices are grouped by pool and by
 //! top-level vdev, the newest of each is taken, and together they make the *untrusted*
-//! configuration: good enough to find the newest uberblock and with it the configuration in the
-//! MOS, which is the one that counts.
+//! configuration: good enough to find the newest uberblock, and with it the authoritative
+//! configuration in the MOS.
 
 use super::device_source::{self, DeviceSource};
 use super::guid_change;
@@ -54,8 +54,8 @@ impl DeviceSet {
         indices.into_iter().flatten().filter_map(|index| self.devices.get(*index))
     }
 
-    /// The device to take for a guid: the one at the remembered path, else the one with most good
-    /// labels, else the first found.
+    /// The device to use for a guid: the one at the remembered path, else the one with the most
+    /// good labels, else the first found.
     pub(super) fn preferred(&self, guid: Guid, path: Option<&[u8]>) -> Option<&LabelledDevice> {
         let at_path = |device: &&LabelledDevice| {
             path.is_some_and(|path| device.paths.iter().any(|known| known.as_bytes() == path))
@@ -71,7 +71,7 @@ impl DeviceSet {
         })
     }
 
-    /// Replaces the paths that a configuration remembers by those of the devices found.
+    /// Replaces the paths in a configuration by those of the devices found.
     pub(super) fn fix_paths(&self, config: &mut VdevConfig) {
         if config.kind.is_device() {
             let remembered = config.hints.path.as_ref().map(|path| path.as_bytes());
@@ -92,18 +92,18 @@ pub struct Discovery {
     damaged: Vec<(Guid, FormatError)>,
 }
 
-/// A pool whose labels were found. Nothing of it is verified yet but their checksums.
+/// A pool whose labels were found. Only their checksums are verified so far.
 #[derive(Clone, Debug)]
 pub struct DiscoveredPool {
-    /// The pool's keys in its newest label.
+    /// The pool's entries in its newest label.
     pub(super) label: PoolConfig,
-    /// The tree that the labels give.
+    /// The tree described by the labels.
     pub(super) vdevs: VdevConfig,
     pub(super) devices: Arc<DeviceSet>,
 }
 
 impl DiscoveredPool {
-    /// The name that the labels have.
+    /// The name in the labels.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.label.name
@@ -121,26 +121,26 @@ impl DiscoveredPool {
         self.label.state
     }
 
-    /// The pool's keys in its newest label.
+    /// The pool's entries in its newest label.
     #[must_use]
     pub fn label(&self) -> &PoolConfig {
         &self.label
     }
 
-    /// Where its devices were found, and those of spares and cache devices of whatever pool: their
-    /// labels do not say to which they belong.
+    /// Paths of its devices, and of all spares and cache devices: their labels do not say which
+    /// pool they belong to.
     #[must_use]
     pub fn device_paths(&self) -> Vec<PathBuf> {
         self.paths_of(|pool| pool.is_none_or(|guid| guid == self.label.guid))
     }
 
-    /// Where the devices were found whose labels say that they belong to it.
+    /// Paths of the devices whose labels say that they belong to it.
     #[must_use]
     pub fn member_paths(&self) -> Vec<PathBuf> {
         self.paths_of(|pool| pool == Some(self.label.guid))
     }
 
-    /// Where devices were found, by the pool that their labels name.
+    /// Paths of devices, selected by the pool named in their labels.
     fn paths_of(&self, is_wanted: impl Fn(Option<Guid>) -> bool) -> Vec<PathBuf> {
         let is_wanted = |device: &&LabelledDevice| {
             let newest = device.newest(LabelTrust::Unverified, None);
@@ -152,8 +152,8 @@ impl DiscoveredPool {
 }
 
 impl Discovery {
-    /// Searches the sources for devices with labels. What a device says is read as `options` open
-    /// it; devices of directories that cannot be opened are passed over.
+    /// Searches the sources for devices with labels, opened with `options`; devices in directories
+    /// that cannot be opened are skipped.
     #[must_use]
     pub fn search(sources: &[DeviceSource], options: &OpenOptions) -> Self {
         let (candidates, unopened) = device_source::open(sources, options);
@@ -200,7 +200,7 @@ impl Discovery {
         &self.damaged
     }
 
-    /// The pools with this name, or with this number as guid.
+    /// The pools with this name, or with this guid.
     pub fn matching<'a>(&'a self, name_or_guid: &str) -> impl Iterator<Item = &'a DiscoveredPool> {
         let guid = name_or_guid.parse().ok().map(Guid);
         self.pools

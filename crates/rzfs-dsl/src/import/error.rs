@@ -14,40 +14,40 @@ const ENXIO: i32 = 6;
 const EINVAL: i32 = 22;
 const ENOTSUP: i32 = 95;
 const EREMOTEIO: i32 = 121;
-/// OpenZFS's own number for a pool without a checkpoint.
+/// OpenZFS's own error number for a pool without a checkpoint.
 const ZFS_ERR_NO_CHECKPOINT: i32 = 1026;
 
-/// A feature that this software does not have.
+/// A feature that this implementation does not support.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnsupportedFeature {
     /// Its guid.
     pub guid: String,
-    /// What the pool says about it; empty when it says nothing.
+    /// The pool's description of it; may be empty.
     pub description: String,
 }
 
 /// Why a pool cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The newest label says that another host has the pool, or had it last and did not export
-    /// it. Importing it all the same is for the user to decide.
+    /// The newest label says that another host has the pool, or used it last and did not export it.
+    /// The user may import it anyway.
     #[error("pool was previously in use from another system")]
     LastUsedElsewhere {
-        /// That host.
+        /// The other host.
         host: LastHost,
-        /// When the pool was written last, in seconds since 1970.
+        /// When the pool was last written, in seconds since 1970.
         timestamp: u64,
     },
     /// Another host is writing to the pool right now.
     #[error("pool is imported on a different host")]
     ActiveElsewhere {
-        /// That host.
+        /// The other host.
         host: LastHost,
     },
-    /// The pool is guarded by multihost, which takes a host id, and this host has none.
+    /// The pool has multihost protection, which needs a host id, and this host has none.
     #[error("pool has the multihost property on and this system's hostid is not set")]
     HostIdRequired,
-    /// The labels or the MOS describe something that is no vdev tree.
+    /// The labels or the MOS do not describe a valid vdev tree.
     #[error("invalid vdev configuration: {0}")]
     VdevTree(#[from] ConfigError),
     /// A configuration is damaged.
@@ -56,8 +56,8 @@ pub enum ImportError {
     /// Top-level vdevs are missing or have too few working devices.
     #[error("one or more devices is currently unavailable")]
     MissingDevices,
-    /// The devices that are there do not have what is needed: they were away when it was written,
-    /// say, or it is damaged there.
+    /// The available devices do not have the data: they were offline when it was written, or it is
+    /// damaged there.
     #[error(
         "one or more devices is currently unavailable\n\
          {source}\n\
@@ -67,7 +67,7 @@ pub enum ImportError {
     MissingNewer {
         /// The names of the missing devices.
         devices: Vec<String>,
-        /// What is needed, and why it cannot be had.
+        /// What is missing, and why.
         source: Box<Self>,
     },
     /// Log devices are missing; the pool can be imported without them.
@@ -76,10 +76,10 @@ pub enum ImportError {
         /// The log vdevs.
         logs: Vec<VdevConfig>,
     },
-    /// No device has an uberblock, or none as old as was asked for.
+    /// No device has an uberblock, or none that is old enough.
     #[error("no valid uberblock was found")]
     NoUberblock,
-    /// A RAID-Z expansion has gone on since the uberblock, and has overwritten what it needs.
+    /// A RAID-Z expansion has progressed past the uberblock, and has overwritten what it needs.
     #[error("txg {txg} is from before the progress of a RAID-Z expansion")]
     BeforeExpansion {
         /// The uberblock's txg.
@@ -94,13 +94,13 @@ pub enum ImportError {
     /// No label of the uberblock's device says which features the MOS needs.
     #[error("the label lacks the list of features")]
     NoLabelFeatures,
-    /// The pool uses features that this software does not have.
+    /// The pool uses features that this implementation does not support.
     #[error("unsupported version or feature")]
     UnsupportedFeatures {
         /// The features.
         features: Vec<UnsupportedFeature>,
     },
-    /// The sum of the guids of all vdevs is not the one of the uberblock: a vdev is missing in
+    /// The sum of the guids of all vdevs differs from that of the uberblock: a vdev is missing in
     /// the configuration.
     #[error("the vdevs are not those of the uberblock: their guid sum is {found}, not {expected}")]
     GuidSum {
@@ -109,7 +109,7 @@ pub enum ImportError {
         /// The configuration's.
         found: u64,
     },
-    /// The configuration in the MOS is another pool's.
+    /// The configuration in the MOS belongs to another pool.
     #[error("the MOS is that of pool {found}")]
     ForeignPool {
         /// Guid in the MOS.
@@ -121,7 +121,7 @@ pub enum ImportError {
     /// The meta object set cannot be read.
     #[error("I/O error: {0}")]
     Mos(#[from] DmuError),
-    /// Something that every pool has is missing or damaged.
+    /// An object that every pool has is missing or damaged.
     #[error("I/O error: {0}")]
     Pool(#[from] PoolError),
     /// Metadata of the last transaction groups is damaged.
@@ -131,7 +131,7 @@ pub enum ImportError {
         metadata: u64,
         /// Damaged blocks of data.
         data: u64,
-        /// Damaged blocks of metadata that devices may have which fail or are missing.
+        /// Damaged blocks of metadata that may be on failing or missing devices.
         on_missing: u64,
     },
     /// A wait was interrupted.
@@ -168,7 +168,7 @@ impl ImportError {
         }
     }
 
-    /// The state that the pool as a whole has because of this; `None` when the vdevs tell.
+    /// The resulting state of the pool as a whole; `None` when the vdevs determine it.
     #[must_use]
     pub fn health(&self) -> Option<Health> {
         let aux = match self {
@@ -196,7 +196,7 @@ impl ImportError {
         Some(Health { state: VdevState::CantOpen, aux })
     }
 
-    /// Whether devices that fail or are missing may have what cannot be read.
+    /// Whether failing or missing devices may have the unreadable data.
     pub(super) fn may_come_back(&self) -> bool {
         match self {
             Self::Mos(error) | Self::Pool(PoolError::Mos(MosError::Dmu(error))) => {
@@ -247,13 +247,13 @@ pub enum SelectError {
     /// No pool has this name or guid.
     #[error("cannot import '{name}': no such pool available")]
     NotFound {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// Several pools have the name; only the guid tells them apart.
+    /// Several pools have the name; only the guid distinguishes them.
     #[error("cannot import '{name}': more than one matching pool")]
     Ambiguous {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Their guids.
         guids: Vec<Guid>,
@@ -261,7 +261,7 @@ pub enum SelectError {
 }
 
 impl SelectError {
-    /// The errno that fits.
+    /// The corresponding errno.
     #[must_use]
     pub const fn errno(&self) -> i32 {
         match self {

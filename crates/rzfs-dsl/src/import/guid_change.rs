@@ -1,14 +1,14 @@
 //! Labels of a change of the pool's guid that was never committed (spec 01, section 3.7).
 //!
-//! A txg that gives the pool a new guid writes it to the labels L0 and L2 before its uberblock is
-//! there. After a crash between the two, these labels are the newest, and name a pool that does not
-//! exist; L1 and L3 still have the guid that fits the last uberblock:
+//! A txg that gives the pool a new guid writes it to the labels L0 and L2 before its uberblock.
+//! After a crash between the two, these labels are the newest and name a pool that does not exist;
+//! L1 and L3 still have the guid that matches the last uberblock:
 //!
 //! ```text
 //! L0, L2   new guid, txg N        an uberblock of txg N or later anywhere: the new guid
 //! L1, L3   old guid, txg < N      none: the old guid, and L0 and L2 do not count
 //! ```
-//! The uberblock may have reached some of the devices only, so all of them are asked together.
+//! The uberblock may have reached only some of the devices, so all of them are examined together.
 
 use super::label_scan::{DeviceLabel, LabelTrust, LabelledDevice};
 use super::uberblock_scan::read_rings;
@@ -18,12 +18,12 @@ use rzfs_format::{Guid, Txg};
 use rzfs_vdev::VdevConfig;
 use std::collections::BTreeSet;
 
-/// Takes the labels with a new guid from devices that have labels with an older one, too, if the
-/// change was not committed. Devices whose labels agree stay as they are, and if all do, nothing is
+/// Discards labels with a new guid on devices that also have labels with an older one, if the
+/// change was not committed. Devices with consistent labels are left alone; if all are, nothing is
 /// read.
 pub(super) fn settle(devices: &mut [LabelledDevice]) {
     let mut committed = BTreeSet::new();
-    // Each turn finds that a guid was committed, or takes labels from a device and leaves it others.
+    // Each iteration finds that a guid was committed, or removes some labels of a device.
     loop {
         let disputed = devices.iter().filter_map(disputed_guid);
         let Some(guid) = disputed.into_iter().find(|guid| !committed.contains(guid)) else {
@@ -40,8 +40,8 @@ pub(super) fn settle(devices: &mut [LabelledDevice]) {
     }
 }
 
-/// The guid of the pool in the newest label of a device, if another label vouches for the same leaf
-/// in a pool with another guid.
+/// The pool guid in the newest label of a device, if another label has the same leaf in a pool with
+/// another guid.
 fn disputed_guid(device: &LabelledDevice) -> Option<Guid> {
     let newest = device.newest(LabelTrust::Unverified, None)?.member()?;
     let is_other = |label: &DeviceLabel| {
@@ -53,9 +53,9 @@ fn disputed_guid(device: &LabelledDevice) -> Option<Guid> {
     device.labels.iter().any(is_other).then_some(newest.pool.guid)
 }
 
-/// Whether a device that has a label with this guid has an uberblock that is not older than the
-/// first of these labels. Labels with wrong checksums prove nothing: before the uberblock was
-/// written, those with right ones were durable.
+/// Whether a device that has a label with this guid has an uberblock at least as new as the first
+/// of these labels. Labels with wrong checksums prove nothing: those with right ones were durable
+/// before the uberblock was written.
 fn is_committed(guid: Guid, devices: &[LabelledDevice]) -> bool {
     let vouching = || devices.iter().filter_map(|device| Some((device, vouched(device, guid)?)));
     let Some(first) = vouching().map(|(_, label)| label.pool.txg).min() else { return false };

@@ -1,10 +1,10 @@
-//! Who this host is, for the check that a pool was not left open by another one (spec 01,
+//! The identity of this host, to check that a pool was not left open by another one (spec 01,
 //! section 4.7).
 
 use rzfs_format::config::LastHost;
 use std::fs;
 
-/// Where the Linux module shows the host id that it was given, in decimal.
+/// Where the Linux module shows its host id, in decimal.
 const MODULE_PARAMETER: &str = "/sys/module/spl/parameters/spl_hostid";
 
 /// Where the host id is kept: four bytes in the host's byte order.
@@ -13,7 +13,7 @@ const HOSTID_FILE: &str = "/etc/hostid";
 /// The identity under which a host opens pools.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct HostIdentity {
-    /// The host id; 0 when none was ever set.
+    /// The host id; 0 when none was set.
     pub id: u32,
     /// The node name.
     pub name: Option<String>,

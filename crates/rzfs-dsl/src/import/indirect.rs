@@ -1,6 +1,6 @@
-//! What the vdev tree has to be told from the MOS before all blocks can be read: mappings of
-//! removed vdevs, what leaves lack, what top-level vdevs are for (spec 01, section 9.7; spec 07,
-//! sections 5.3 and 13.3).
+//! What the vdev tree needs from the MOS before all blocks can be read: mappings of removed vdevs,
+//! missing txgs of leaves, roles of top-level vdevs (spec 01, section 9.7; spec 07, sections 5.3
+//! and 13.3).
 
 use crate::mos::error::MosError;
 use crate::pool::{Attributes, MosStore, PoolError, top_attributes};
@@ -14,11 +14,11 @@ use rzfs_vdev::config::AllocationBias;
 use rzfs_vdev::{DtlReader, IndirectMapping, TxgSet, Vdev, VdevKind, VdevTree};
 use std::collections::HashSet;
 
-/// Bytes of a mapping that are read at once.
+/// Bytes of a mapping read at once.
 const CHUNK: u64 = 1 << 20;
 
 /// Loads the mappings of all removed vdevs, newest removal first: older mappings may be stored on
-/// vdevs that were removed later. Gives the state of the last removal.
+/// vdevs that were removed later. Returns the state of the last removal.
 pub(super) fn load_mappings(
     mos: &Objset,
     directory: &Attributes,
@@ -70,8 +70,8 @@ fn mapping(mos: &Objset, vdev: Vdev<'_>) -> Result<IndirectMapping, PoolError> {
     })
 }
 
-/// `count` entries from the start of an object. They are read piece by piece, so that a count
-/// that the object does not bear out costs no memory.
+/// `count` entries from the start of an object. They are read in chunks, so that a false count
+/// costs no memory.
 fn array<T>(
     object: &Object,
     count: u64,
@@ -97,7 +97,7 @@ fn array<T>(
     Ok(entries)
 }
 
-/// Tells the tree which top-level vdevs are for metadata or dedup tables.
+/// Sets which top-level vdevs are for metadata or dedup tables.
 pub(super) fn load_allocation_biases(mos: &Objset, vdevs: &VdevTree) -> Result<(), PoolError> {
     for top in vdevs.top_levels() {
         let gone = matches!(top.kind(), VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing);
@@ -124,8 +124,8 @@ impl DtlReader for StoredLogs {
     }
 }
 
-/// Tells the tree which txgs each leaf lacks. A log that cannot be read is as good as none: what
-/// the leaf has is found out by checksums.
+/// Sets the txgs that each leaf lacks. An unreadable log counts as empty: checksums show what the
+/// leaf has.
 pub(super) fn load_missing_txgs(mos: &Objset, vdevs: &VdevTree) {
     for (leaf, error) in vdevs.load_dirty_time_logs(&StoredLogs(MosStore::new(mos.clone()))) {
         tracing::warn!(%leaf, %error, "its dirty time log is damaged");

@@ -16,27 +16,27 @@ use std::sync::Arc;
 /// Devices whose labels are read together; bounds the memory of a scan to about 30 MiB.
 const DEVICES_AT_ONCE: usize = 64;
 
-/// Why a label's configuration cannot be had.
+/// Why a label has no usable configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LabelError {
     /// The device cannot be read.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// There is no list, or a damaged one.
+    /// The list is missing or damaged.
     #[error(transparent)]
     Format(#[from] FormatError),
 }
 
-/// Whether the checksum vouches for a label.
+/// Whether a label's checksum verifies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LabelTrust {
-    /// The checksum is wrong: the configuration may be half old, half new, or foreign.
+    /// The checksum is wrong: the configuration may be torn or foreign.
     Unverified,
     /// The checksum is right.
     Verified,
 }
 
-/// The configuration of one label as it is stored.
+/// The stored configuration of one label.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RawLabel {
     /// The configuration.
@@ -45,8 +45,8 @@ pub struct RawLabel {
     pub trust: LabelTrust,
 }
 
-/// Reads the configurations of a device's four labels; `None` for a device that is too small to
-/// have any.
+/// Reads the configurations of a device's four labels; `None` when the device is too small to have
+/// any.
 #[must_use]
 pub fn read_labels(
     device: &Arc<dyn BlockDevice>,
@@ -99,7 +99,7 @@ pub(super) struct DeviceLabel {
     pub(super) trust: LabelTrust,
 }
 
-/// A device with the labels that it has.
+/// A device with its labels.
 #[derive(Clone, Debug)]
 pub(super) struct LabelledDevice {
     pub(super) device: Arc<dyn BlockDevice>,
@@ -110,13 +110,13 @@ pub(super) struct LabelledDevice {
 }
 
 impl LabelledDevice {
-    /// The guid that most of its labels vouch for: a verified one if there is any.
+    /// The guid in most of its labels, verified ones first.
     pub(super) fn guid(&self) -> Option<Guid> {
         self.labels.iter().max_by_key(|label| label.trust).map(|label| label.config.guid())
     }
 
-    /// The newest label that vouches for its contents and is not younger than `limit`. Labels of
-    /// spares and cache devices have no age.
+    /// The newest label with this trust that is not younger than `limit`. Labels of spares and
+    /// cache devices have no age.
     pub(super) fn newest(&self, trust: LabelTrust, limit: Option<Txg>) -> Option<&LabelConfig> {
         let age = |label: &DeviceLabel| label.config.member().map(|member| member.pool.txg);
         let usable = self.labels.iter().filter(|label| {
@@ -125,14 +125,14 @@ impl LabelledDevice {
         usable.max_by_key(|label| age(label)).map(|label| &*label.config)
     }
 
-    /// The name by which a configuration remembers it, if it has that name, else its first.
+    /// The path remembered by a configuration, if the device has it, else its first.
     pub(super) fn path(&self, remembered: Option<&[u8]>) -> Option<&str> {
         let same = |path: &&String| remembered.is_some_and(|known| known == path.as_bytes());
         self.paths.iter().find(same).or(self.paths.first()).map(String::as_str)
     }
 }
 
-/// Reads the labels of all candidates; those without a usable one are left out.
+/// Reads the labels of all candidates; those without a usable one are dropped.
 pub(super) fn scan(candidates: Vec<Candidate>) -> Vec<LabelledDevice> {
     let mut found = Vec::new();
     let mut candidates = candidates.into_iter();
@@ -158,7 +158,7 @@ pub(super) fn scan(candidates: Vec<Candidate>) -> Vec<LabelledDevice> {
     }
 }
 
-/// The label of a block, sharing its configuration with an equal one.
+/// The label in a block, sharing its configuration with an equal one.
 fn usable(
     block: Result<IoBuffer, DeviceError>,
     offset: u64,

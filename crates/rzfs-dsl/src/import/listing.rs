@@ -1,4 +1,4 @@
-//! What can be imported: the data of `zpool import` without a pool.
+//! Importable pools: the data of `zpool import` without a pool.
 
 use super::attempt::{Attempt, Purpose};
 use super::discovery::DiscoveredPool;
@@ -13,7 +13,7 @@ use rzfs_format::pool_state::PoolState;
 use rzfs_vdev::{AuxReason, Health, VdevState, VdevTree};
 use std::sync::Arc;
 
-/// A pool that was found, with what would become of an import.
+/// A pool that was found, with the outcome of an import.
 #[derive(Debug)]
 pub struct ImportablePool {
     /// Its name.
@@ -26,26 +26,26 @@ pub struct ImportablePool {
     pub version: u64,
     /// Its comment.
     pub comment: Option<String>,
-    /// The host that wrote it last.
+    /// The host that last wrote it.
     pub host: LastHost,
-    /// When that was, in seconds since 1970, if an uberblock was found.
+    /// When it was last written, in seconds since 1970, if an uberblock was found.
     pub written: Option<u64>,
-    /// The state that it would have.
+    /// The state it would have.
     pub health: Health,
-    /// The condition that matters most.
+    /// The most important condition.
     pub status: PoolStatus,
-    /// Its vdevs, as far as they are known; `None` when what the labels say is no vdev tree.
+    /// Its vdevs, as far as known; `None` when the labels do not describe a vdev tree.
     pub vdevs: Option<Arc<VdevTree>>,
     /// Its hot spares, then its cache devices.
     pub auxiliary: Vec<AuxiliaryVdev>,
-    /// Active features without which the pool can only be read.
+    /// Active features that make the pool read-only.
     pub unsupported_for_writing: Vec<UnknownFeature>,
     /// Why it cannot be imported; `None` when it can.
     pub error: Option<ImportError>,
 }
 
 impl ImportablePool {
-    /// Finds out what an import with these options would bring. Recent blocks are not verified.
+    /// Determines the outcome of an import with these options. Recent blocks are not verified.
     #[must_use]
     pub fn examine(discovered: &DiscoveredPool, options: &ImportOptions) -> Self {
         let options = ImportOptions { verification: LoadVerification::None, ..options.clone() };
@@ -79,7 +79,7 @@ impl ImportablePool {
             }
             .status(),
         };
-        // It can be read only, and not all of it.
+        // It can only be read, and only in part.
         let is_whole = status != PoolStatus::MissingNewer;
         let health = if is_whole { health } else { health_of(vdevs, false) };
         Self {
@@ -99,7 +99,7 @@ impl ImportablePool {
         }
     }
 
-    /// The erratum that the pool suffers from.
+    /// The erratum that affects the pool.
     #[must_use]
     pub fn erratum(&self) -> Option<Erratum> {
         match self.status {
@@ -113,7 +113,7 @@ fn for_writing(pool: &Pool) -> Vec<UnknownFeature> {
     pool.features().unsupported(crate::pool::FeatureNeed::Writing).collect()
 }
 
-/// The state of a pool that its vdevs tell, which is never a good one if it cannot be opened.
+/// The state of a pool as reported by its vdevs, never a good one if it cannot be opened.
 fn health_of(vdevs: Option<&VdevTree>, opened: bool) -> Health {
     let unavailable = Health { state: VdevState::CantOpen, aux: AuxReason::NoReplicas };
     let health = vdevs.map_or(unavailable, VdevTree::health);
@@ -121,14 +121,13 @@ fn health_of(vdevs: Option<&VdevTree>, opened: bool) -> Health {
 }
 
 impl Discovery {
-    /// Everything that was found, examined; destroyed pools included.
+    /// Examines everything that was found, destroyed pools included.
     #[must_use]
     pub fn examine(&self, options: &ImportOptions) -> Vec<ImportablePool> {
         self.pools().iter().map(|pool| ImportablePool::examine(pool, options)).collect()
     }
 
-    /// The pool with this name or guid, among those that are destroyed or among those that are
-    /// not.
+    /// The pool with this name or guid, either among destroyed pools or among the others.
     ///
     /// # Errors
     /// [`SelectError`] when there is none, or several with the name.
@@ -151,12 +150,12 @@ impl Discovery {
     }
 }
 
-/// Which pools are looked at.
+/// Which pools to consider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Destroyed {
-    /// Those that were not destroyed.
+    /// Pools that were not destroyed.
     #[default]
     Exclude,
-    /// Only those that were destroyed (`-D`).
+    /// Only destroyed pools (`-D`).
     Only,
 }

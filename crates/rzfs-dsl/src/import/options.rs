@@ -1,4 +1,4 @@
-//! What the caller of an import decides.
+//! The options of an import.
 
 use super::activity::{Clock, SystemClock};
 use super::host::HostIdentity;
@@ -35,70 +35,70 @@ pub enum RewindPolicy {
     Extreme,
 }
 
-/// What to do when another host had the pool last and has not exported it.
+/// What to do when another host used the pool last and has not exported it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HostCheck {
     /// Refuse.
     #[default]
     Enforce,
-    /// Import all the same (`-f`).
+    /// Import anyway (`-f`).
     Override,
 }
 
-/// Whether to watch a pool with multihost for signs of life before it is opened.
+/// Whether to watch a multihost pool for activity before it is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ActivityCheck {
     /// Watch as long as the pool's settings demand.
     #[default]
     Perform,
-    /// Do not; what is read may change while it is read.
+    /// Do not watch; the pool may change while it is read.
     Skip,
 }
 
-/// What to do without the log devices, and with intent logs that devices do not deliver.
+/// What to do without the log devices, and with unreadable intent logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissingLogs {
     /// Refuse.
     #[default]
     Refuse,
-    /// Import all the same, and give up what of the logs cannot be had (`-m`).
+    /// Import anyway, and drop the unreadable parts of the logs (`-m`).
     Ignore,
 }
 
 /// Which blocks of recent txgs have to be readable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LoadVerification {
-    /// None are looked at.
+    /// None.
     None,
-    /// Metadata; data too in a state to which the pool was rewound, as OpenZFS does.
+    /// Metadata; also data in a state reached by a rewind, as in OpenZFS.
     #[default]
     Recent,
 }
 
-/// What the caller of an import decides.
+/// The options of an import.
 #[derive(Clone)]
 pub struct ImportOptions {
-    /// Another name for the pool, for as long as it is open (`-t`).
+    /// Another name for the pool while it is open (`-t`).
     pub name: Option<String>,
     /// Which state to open.
     pub target: ImportTarget,
-    /// What to do when it cannot be opened.
+    /// What to do when that cannot be opened.
     pub rewind: RewindPolicy,
-    /// Who asks.
+    /// The importing host.
     pub host: HostIdentity,
-    /// What to do when it is not who had the pool last.
+    /// What to do when another host used the pool last.
     pub host_check: HostCheck,
     /// Whether to watch for another host's activity.
     pub activity: ActivityCheck,
     /// What to do without the log devices.
     pub missing_logs: MissingLogs,
-    /// Which labels count. Labels that do not verify are for recovery only.
+    /// Which labels count. Unverified labels are for recovery only.
     pub labels: LabelTrust,
     /// Which blocks of recent txgs have to be readable.
     pub verification: LoadVerification,
     /// Limits, and how hard to try.
     pub tunables: Tunables,
-    /// Time and chance.
+    /// Time and randomness.
     pub clock: Arc<dyn Clock>,
     /// Fault injection for tests.
     pub injector: Option<Arc<dyn BlockInjector>>,

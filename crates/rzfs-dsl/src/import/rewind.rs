@@ -1,7 +1,7 @@
 //! Opening an older state when the newest is damaged (spec 01, section 9.8).
 //!
-//! What a transaction group frees is not reused for two more, so the states of the last two txgs
-//! before the newest are intact but for damage. Older ones are luck.
+//! What a transaction group frees is not reused for two more, so the states of the two txgs before
+//! the newest are intact except for damage. Older ones may not be.
 
 use super::attempt::{Attempt, Purpose};
 use super::discovery::DiscoveredPool;
@@ -18,7 +18,7 @@ impl Pool<ReadOnly> {
     /// Opens a pool for reading.
     ///
     /// # Errors
-    /// [`ImportFailure`], which tells whether an older state could be opened.
+    /// [`ImportFailure`], which reports whether an older state could be opened.
     pub fn import(
         discovered: &DiscoveredPool,
         options: &ImportOptions,

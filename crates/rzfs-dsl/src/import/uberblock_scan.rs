@@ -12,8 +12,7 @@ use std::sync::Arc;
 /// Leaves whose rings are read together; bounds the memory of a scan to 16 MiB.
 const LEAVES_AT_ONCE: usize = 32;
 
-/// Reads all uberblocks of a device, label by label; slots that hold none are left out, as are
-/// labels that cannot be read.
+/// Reads all uberblocks of a device, label by label; empty slots and unreadable labels are skipped.
 #[must_use]
 pub fn read_rings(device: &Arc<dyn BlockDevice>, ring: UberblockRing) -> Vec<RingSlot> {
     let Some(size) = LeafSize::of_device(device.geometry().size) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Whether the device of a leaf is what the configuration says (spec 01, section 9.5).
+//! Checks that the device of a leaf matches the configuration (spec 01, section 9.5).
 
 use super::discovery::DeviceSet;
 use super::label_scan::{LabelTrust, LabelledDevice};
@@ -9,7 +9,7 @@ use rzfs_vdev::{AuxReason, LeafDevices, VdevConfig};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// From labels: ids and guids may be old.
@@ -18,12 +18,12 @@ pub(super) enum Stage {
     Trusted,
 }
 
-/// What labels are held against.
+/// What labels are checked against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) pool: Guid,
     pub(super) stage: Stage,
-    /// Labels that are younger than the chosen uberblock do not count.
+    /// Labels younger than the chosen uberblock do not count.
     pub(super) newest: Option<Txg>,
     pub(super) trust: LabelTrust,
 }
@@ -66,7 +66,7 @@ struct Leaf<'a> {
 }
 
 impl Leaf<'_> {
-    /// The first device that validates; if none does, what is wrong with the preferred one.
+    /// The first device that validates; if none does, the error of the preferred one.
     fn find(&self, devices: &DeviceSet, rules: Rules) -> Result<Arc<dyn BlockDevice>, AuxReason> {
         let remembered = self.config.hints.path.as_ref().map(|path| path.as_bytes());
         let preferred = devices.preferred(self.config.guid, remembered);

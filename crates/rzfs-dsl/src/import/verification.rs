@@ -1,8 +1,8 @@
 //! Reading what the last transaction groups wrote before a pool is trusted (spec 01, section 9.7,
 //! step 11).
 //!
-//! When a device lies about its cache, the newest blocks are the ones that are lost. The walk
-//! visits only what was born in the last txgs, so its cost is that of what was written then.
+//! When a device lies about its cache, the newest blocks are lost. The walk visits only blocks born
+//! in the last txgs, so its cost is proportional to what was written then.
 
 use rzfs_dmu::{DmuError, Objset, Traversal, Visit, Visitor};
 use rzfs_format::dsl::DslDataset;
@@ -10,10 +10,10 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, Level, ObjectId, ObjsetId, Txg};
 use std::ops::ControlFlow;
 
-/// Transaction groups that are verified before a pool is opened.
+/// Transaction groups verified before a pool is opened.
 const RECENT_TXGS: u64 = 3;
 
-/// Blocks that are read together.
+/// Blocks read together.
 const BATCH: usize = 64;
 
 /// What is read.
@@ -32,7 +32,7 @@ pub(super) enum Scope {
 pub(super) struct Damage {
     pub(super) metadata: u64,
     pub(super) data: u64,
-    /// Metadata that devices may have which fail or are missing.
+    /// Metadata that may be on failing or missing devices.
     pub(super) on_missing: u64,
 }
 
@@ -43,7 +43,7 @@ impl Damage {
     }
 }
 
-/// Reads what the scope says of the state at `txg`.
+/// Reads the blocks in scope of the state at `txg`.
 pub(super) fn run(mos: &Objset, txg: Txg, scope: Scope) -> Damage {
     let after = match scope {
         Scope::All => Txg::INITIAL.get() - 1,
@@ -68,7 +68,7 @@ pub(super) fn run(mos: &Objset, txg: Txg, scope: Scope) -> Damage {
     reader.damage
 }
 
-/// The datasets whose objects are in these blocks of the MOS's dnodes.
+/// The datasets whose objects are in these blocks of MOS dnodes.
 fn changed_datasets(mos: &Objset, blocks: Vec<u64>) -> Vec<(ObjsetId, BlockPointer)> {
     let slots = rzfs_format::dnode::SLOTS_PER_BLOCK as u64;
     let mut datasets = Vec::new();
@@ -94,7 +94,7 @@ struct Reader<'a> {
     scope: Scope,
     damage: Damage,
     batch: Vec<(BlockPointer, Kind)>,
-    /// Blocks of the MOS's dnodes that were visited.
+    /// Visited blocks of MOS dnodes.
     dnode_blocks: Vec<u64>,
 }
 
@@ -105,8 +105,7 @@ enum Kind {
 }
 
 impl Reader<'_> {
-    /// Reads the blocks that were put aside, as they are stored: no key is needed to see whether
-    /// they are damaged.
+    /// Reads the deferred blocks in their stored form: no key is needed to detect damage.
     fn flush(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let pointers: Vec<&BlockPointer> = batch.iter().map(|(pointer, _)| pointer).collect();

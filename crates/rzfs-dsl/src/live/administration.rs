@@ -1,12 +1,12 @@
-//! What administrators change: datasets, their properties, and those of the pool.
+//! Administrative changes: datasets, their properties, and those of the pool.
 //!
 //! ```text
 //! LivePool::create_dataset, ...   any thread: hands in a task, waits for its txg
 //!   task in the first sync pass   check: refuses, nothing has changed
 //!                                 change: an error ends the txg, and the pool's writing
 //! ```
-//! A task finds everything as its txg has it, tasks before it included; so what it checked holds
-//! when it changes things.
+//! A task sees the state of its txg, earlier tasks included; so its checks still hold when it makes
+//! its changes.
 
 mod bookmarks;
 mod cloning;

@@ -1,18 +1,18 @@
-//! Amounts of space that are added and taken away (spec 04, sections 4.1 and 8).
+//! Amounts of space that are added and subtracted (spec 04, sections 4.1 and 8).
 
 use rzfs_format::BlockPointer;
 use rzfs_format::bpobj::accounted_logical_size;
 use rzfs_vdev::VdevTree;
 use std::ops::{AddAssign, Neg};
 
-/// Bytes that somebody has more, or less.
+/// A change in space, in bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct SpaceDelta {
     /// Allocated bytes, deflated.
     pub(crate) used: i64,
     /// Physical bytes.
     pub(crate) compressed: i64,
-    /// Logical bytes of data, physical ones of metadata.
+    /// Logical bytes for data, physical bytes for metadata.
     pub(crate) uncompressed: i64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn apply(sum: &mut u64, delta: i64) {
     *sum = sum.saturating_add_signed(delta);
 }
 
-/// How a pool's vdevs make sizes.
+/// How a pool's vdevs scale sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deflation<'a> {
     vdevs: &'a VdevTree,
@@ -56,7 +56,7 @@ pub(crate) struct Deflation<'a> {
 }
 
 impl<'a> Deflation<'a> {
-    /// `is_deflated`: whether the pool counts RAID-Z as what data takes on it without parity.
+    /// `is_deflated`: whether the pool counts RAID-Z space without parity.
     pub(crate) const fn new(vdevs: &'a VdevTree, is_deflated: bool) -> Self {
         Self { vdevs, is_deflated }
     }
@@ -66,7 +66,7 @@ impl<'a> Deflation<'a> {
         self.vdevs
     }
 
-    /// What a block counts.
+    /// The space of a block.
     pub(crate) fn of(&self, pointer: &BlockPointer) -> SpaceDelta {
         let mut used = 0_u64;
         if !pointer.is_embedded() {

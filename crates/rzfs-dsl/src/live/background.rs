@@ -1,4 +1,4 @@
-//! What goes on beside transactions and txgs: trimming, and sweeps of free space.
+//! Background work besides transactions and txgs: trimming, and sweeps of free space.
 
 pub(crate) mod sweep;
 pub(crate) mod trim;

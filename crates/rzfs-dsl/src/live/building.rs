@@ -1,4 +1,4 @@
-//! Putting a pool together, whether it was opened or made: its parts, and its threads.
+//! Assembling a pool, opened or new: its parts and its threads.
 //!
 //! ```text
 //! opening, creating ──> PoolCore: MOS, space, writing ──> SyncState
@@ -41,7 +41,7 @@ use rzfs_metaslab::allocator::Allocator;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// What objects of a pool are read and written with.
+/// The I/O core of a pool, through which its objects are read and written.
 pub(super) struct PoolCore {
     pub(super) environment: Arc<dyn Environment>,
     pub(super) mos: Arc<LiveMos>,
@@ -52,7 +52,7 @@ pub(super) struct PoolCore {
     pub(super) has_lz4: bool,
 }
 
-/// What one pool has and another has not.
+/// What differs between pools.
 pub(super) struct Parts {
     pub(super) name: String,
     pub(super) found: PriorState,
@@ -63,7 +63,7 @@ pub(super) struct Parts {
     pub(super) fail_mode: FailMode,
 }
 
-/// A pool whose threads do not run yet.
+/// A pool whose threads are not running yet.
 pub(super) struct Building {
     pub(super) pool: LivePool,
     heartbeat: Heartbeat,
@@ -72,8 +72,8 @@ pub(super) struct Building {
 }
 
 impl PoolCore {
-    /// `has` tells which features the pool has enabled; `has_lz4`, whether metadata may be
-    /// compressed with LZ4.
+    /// `has` reports which features are enabled; `has_lz4`, whether metadata may be compressed with
+    /// LZ4.
     pub(super) fn new(
         mos: LiveObjset,
         allocator: Arc<Allocator>,
@@ -101,7 +101,7 @@ impl PoolCore {
         ObjsetPolicy::mos(policy::default_compression(self.has_lz4))
     }
 
-    /// Builds the parts of the pool on it.
+    /// Builds the parts of the pool on top of it.
     pub(super) fn build(self, parts: Parts, state: SyncState, options: &LiveOptions) -> Building {
         let mos_policy = self.mos_policy();
         let Self { environment, mos, allocator, dedup, writer, devices, has_lz4 } = self;
@@ -205,11 +205,10 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 impl Building {
-    /// Starts the threads: one that shows other hosts that the pool is in use, one that trims, and
-    /// at last one that syncs, which begins with `first`.
+    /// Starts the threads: heartbeat, trimming, and finally syncing, which begins with `first`.
     ///
     /// # Errors
-    /// The system has no threads for it; then nothing is synced.
+    /// The system cannot start them; then nothing is synced.
     pub(super) fn start(self, first: Option<QuiescedTxg>) -> Result<LivePool, LiveError> {
         let Self { pool, heartbeat, syncer, state } = self;
         let waiter = Arc::downgrade(&pool.suspension) as Weak<dyn DeviceWaiter>;

@@ -1,4 +1,4 @@
-//! Why a pool's datasets or properties are not changed.
+//! Why a change of a pool's datasets or properties failed.
 
 use crate::live::LiveError;
 use crate::pool::SweepKind;
@@ -9,46 +9,46 @@ use rzfs_vdev::create::PlanError;
 use rzfs_vdev::label::LabelError;
 use std::sync::Arc;
 
-/// Why a dataset is not encrypted as it should be, in OpenZFS's words.
+/// Why the requested encryption is impossible, in OpenZFS's words.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EncryptionProblem {
     /// The pool does not have the feature.
     #[error("Encryption feature not enabled.")]
     Feature,
-    /// There is a key but nothing to encrypt with it.
+    /// A key is given, but encryption is off.
     #[error("Encryption must be turned on to set encryption properties.")]
     Off,
-    /// Nobody says how the key is given, and there is none above.
+    /// No key format is given, and none can be inherited.
     #[error("Keyformat required for new encryption root.")]
     NoKeyFormat,
-    /// The key of the dataset above is not there.
+    /// The key of the parent is not loaded.
     #[error("encryption root's key is not loaded or provided")]
     KeyNotLoaded,
-    /// A key cannot be where it is said to be.
+    /// Invalid key location.
     #[error("Invalid keylocation.")]
     KeyLocation,
-    /// What has no key of its own has it nowhere.
+    /// Only encryption roots have a key location.
     #[error("keylocation may only be set on encryption roots")]
     LocationOfNoRoot,
-    /// There is no key to change.
+    /// The dataset is not encrypted.
     #[error("Dataset not encrypted.")]
     NotEncrypted,
-    /// The keys of a clone are those of its origin.
+    /// A clone uses the keys of its origin.
     #[error("Clones use the encryption key of their origin.")]
     Clone,
-    /// The key that is to be changed is not there.
+    /// The key to be changed is not loaded.
     #[error("Key must be loaded.")]
     OldKeyNotLoaded,
-    /// What has no key of its own cannot lose it.
+    /// Only an encryption root can give up its key.
     #[error("Key inheriting can only be performed on encryption roots.")]
     NotRoot,
-    /// There is no key to inherit.
+    /// The parent has no key to inherit.
     #[error("Parent must be encrypted.")]
     ParentNotEncrypted,
-    /// The key to inherit is not there.
+    /// The key to inherit is not loaded.
     #[error("Parent key must be loaded.")]
     ParentKeyNotLoaded,
-    /// Keys cannot be made, or those that are stored are not what they should be.
+    /// Keys cannot be made, or the stored ones are invalid.
     #[error(transparent)]
     Key(CryptoError),
 }
@@ -66,37 +66,37 @@ impl EncryptionProblem {
     }
 }
 
-/// Why a stream is not received, in OpenZFS's words.
+/// Why a stream cannot be received, in OpenZFS's words.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReceiveProblem {
-    /// The target does not have the snapshot that the stream says the changes of.
+    /// The target does not have the snapshot that the stream is based on.
     #[error("most recent snapshot of {target} does not\nmatch incremental source")]
     NoSource {
         /// The target.
         target: String,
     },
-    /// The target has changes that the stream does not know.
+    /// The target has been modified since the source snapshot.
     #[error("destination {target} has been modified\nsince most recent snapshot")]
     Modified {
         /// The target.
         target: String,
     },
-    /// The target has what has arrived of a stream that broke off.
+    /// The target has a partially received state.
     #[error("destination {target} contains partially-complete state from \"zfs receive -s\".")]
     Partial {
         /// The target.
         target: String,
     },
-    /// The stream is the rest of another one, or not the one that is next.
+    /// The stream does not continue the partial state.
     #[error("invalid backup stream\nit does not begin where what has arrived ends")]
     NotTheRest,
-    /// What is to be overwritten by what has arrived is not said to be given up.
+    /// Overwriting existing data needs a forced receive.
     #[error("Resuming recv on existing dataset without force")]
     NotForced {
         /// The target.
         target: String,
     },
-    /// The pool does not have a feature that the stream has.
+    /// The pool lacks a feature that the stream needs.
     #[error("pool must be upgraded to receive this stream.")]
     PoolTooOld {
         /// The feature's name.
@@ -105,19 +105,19 @@ pub enum ReceiveProblem {
     /// The source has large blocks, which the stream would split.
     #[error("incremental send stream requires -L (--large-block), to match previous receive.")]
     LargeBlocks,
-    /// What has snapshots is not overwritten.
+    /// A target with snapshots is not overwritten.
     #[error("destination has snapshots (eg. {example})\nmust destroy them to overwrite it")]
     TargetHasSnapshots {
         /// One of them.
         example: String,
     },
-    /// What is a clone is not overwritten.
+    /// A clone is not overwritten.
     #[error("destination '{target}' is a clone\nmust destroy it to overwrite it")]
     TargetIsClone {
         /// The target.
         target: String,
     },
-    /// What is encrypted is not overwritten.
+    /// An encrypted target is not overwritten.
     #[error(
         "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
          unencrypted one with an encrypted one"
@@ -152,36 +152,36 @@ impl ReceiveProblem {
     }
 }
 
-/// Why a change that an administrator asked for was not made. Nothing has changed then.
+/// Why an administrative change was refused. Nothing has changed.
 ///
 /// The texts are OpenZFS's reasons: what follows `cannot create 'NAME': `.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// There is a dataset with the name.
+    /// A dataset with the name exists.
     #[error("dataset already exists")]
     Exists {
         /// The name.
         name: String,
     },
-    /// There is no dataset with the name.
+    /// No dataset has the name.
     #[error("dataset does not exist")]
     NotFound {
         /// The name.
         name: String,
     },
-    /// The dataset above does not exist.
+    /// The parent does not exist.
     #[error("parent does not exist")]
     NoParent {
-        /// The name that was to be below it.
+        /// The name of the new dataset.
         name: String,
     },
-    /// The dataset above is a volume.
+    /// The parent is a volume.
     #[error("parent is not a filesystem")]
     WrongParent {
-        /// The name that was to be below it.
+        /// The name of the new dataset.
         name: String,
     },
-    /// No dataset can have the name.
+    /// The name is not a valid dataset name.
     #[error("invalid name")]
     InvalidName {
         /// The name.
@@ -199,19 +199,19 @@ pub enum ChangeError {
         /// The name.
         name: String,
     },
-    /// Somebody uses the dataset.
+    /// The dataset is in use.
     #[error("dataset is busy")]
     Busy {
         /// The dataset.
         name: String,
     },
-    /// Somebody holds the snapshot.
+    /// The snapshot has holds.
     #[error("it's being held. Run 'zfs holds -r {name}' to see holders.")]
     Held {
         /// The snapshot.
         name: String,
     },
-    /// There are datasets below.
+    /// The dataset has children.
     #[error("filesystem has children")]
     HasChildren {
         /// The dataset.
@@ -223,45 +223,45 @@ pub enum ChangeError {
         /// The dataset.
         name: String,
     },
-    /// The dataset is no clone.
+    /// The dataset is not a clone.
     #[error("not a cloned filesystem")]
     NotAClone {
         /// The dataset.
         name: String,
     },
-    /// A clone has snapshots with the names of those that it would get.
+    /// A clone has snapshots whose names collide with those it would get.
     #[error("conflicting snapshot{} '{}'", if conflicts.len() == 1 { "" } else { "s" }, conflicts.join("', '"))]
     ConflictingSnapshots {
         /// The clone.
         name: String,
-        /// The names, without what they are of.
+        /// The snapshot names, without the dataset.
         conflicts: Vec<String>,
     },
-    /// A bookmark can be made of what is in the past of its file system only.
+    /// A bookmark can only be made of a moment in its file system's past.
     #[error("is not an ancestor of the new bookmark's dataset")]
     NotAnAncestor {
         /// The snapshot or bookmark.
         name: String,
     },
-    /// Others were made of the snapshot.
+    /// The snapshot has clones.
     #[error("snapshot has dependent clones")]
     HasClones {
         /// The snapshot.
         name: String,
     },
-    /// A head can have one snapshot at a time.
+    /// Only one snapshot per head can be taken at a time.
     #[error("multiple snapshots of same fs not permitted")]
     SameHead {
         /// The snapshot.
         name: String,
     },
-    /// The snapshot is held with this tag already.
+    /// The snapshot already has a hold with this tag.
     #[error("tag already exists on this dataset")]
     TagExists {
         /// The snapshot.
         name: String,
     },
-    /// The snapshot is not held with this tag.
+    /// The snapshot has no hold with this tag.
     #[error("no such tag on this dataset")]
     NoSuchTag {
         /// The snapshot.
@@ -273,13 +273,13 @@ pub enum ChangeError {
         /// The snapshot.
         name: String,
     },
-    /// A tag is empty, or no text.
+    /// A tag is empty, or not text.
     #[error("invalid tag")]
     InvalidTag {
         /// The snapshot.
         name: String,
     },
-    /// Several were to be changed together, and these cannot be.
+    /// Several were to be changed together, and these failed.
     #[error("{}", .0.iter().map(|(name, error)| format!("{name}: {error}")).collect::<Vec<_>>().join(", "))]
     Each(Vec<(String, ChangeError)>),
     /// The dataset has no snapshot of its own.
@@ -288,51 +288,51 @@ pub enum ChangeError {
         /// The dataset.
         name: String,
     },
-    /// The dataset has snapshots or bookmarks that are younger than what it is to be rolled back to.
+    /// The dataset has snapshots or bookmarks younger than the rollback target.
     #[error("more recent snapshots or bookmarks exist")]
     MoreRecent {
         /// The dataset.
         name: String,
     },
-    /// A dataset would be below itself.
+    /// A dataset would become its own descendant.
     #[error("New dataset name cannot be a descendant of current dataset name")]
     BelowItself {
         /// The dataset.
         name: String,
     },
-    /// A dataset cannot go to another pool, and the root of a pool cannot go anywhere.
+    /// A dataset cannot move to another pool, and the root of a pool cannot move.
     #[error("operation crosses datasets or pools")]
     CrossesPools {
         /// The dataset.
         name: String,
     },
-    /// The operation is not for datasets of this kind.
+    /// The operation does not apply to datasets of this kind.
     #[error("operation not applicable to datasets of this type")]
     WrongKind {
         /// The dataset.
         name: String,
     },
-    /// A property has no such value.
+    /// Invalid value of a property.
     #[error("'{property}' {problem}")]
     InvalidValue {
         /// The property.
         property: String,
-        /// What values it has.
+        /// The valid values.
         problem: &'static str,
     },
-    /// There is no such property, or it does not apply to this kind of dataset or pool.
+    /// The property does not exist, or does not apply to this kind of dataset or pool.
     #[error("property doesn't apply to datasets of this type")]
     UnknownProperty {
         /// The property.
         property: String,
     },
-    /// The property cannot be set, or only when a dataset is made.
+    /// The property cannot be set, or only at creation.
     #[error("{property} property is readonly")]
     ReadOnlyProperty {
         /// The property.
         property: String,
     },
-    /// The property has no inherited value.
+    /// The property cannot be inherited.
     #[error("property cannot be inherited")]
     NotInheritable {
         /// The property.
@@ -350,37 +350,37 @@ pub enum ChangeError {
         /// The property.
         property: String,
     },
-    /// A quota is smaller than what is used or reserved already.
+    /// A quota is smaller than the space already used or reserved.
     #[error("size is less than current used or reserved space")]
     QuotaTooSmall {
         /// The property.
         property: String,
     },
-    /// There is not so much space to reserve.
+    /// There is not enough space to reserve.
     #[error("size is greater than available space")]
     ReservationTooLarge {
         /// The property.
         property: String,
     },
-    /// A feature has to be enabled first.
+    /// A feature must be enabled first.
     #[error("pool must be upgraded to set this property or value")]
     FeatureDisabled {
         /// The feature's name.
         feature: &'static str,
     },
-    /// There is no such feature, or this software does not have it.
+    /// The feature does not exist, or is not supported.
     #[error("invalid feature '{feature}'")]
     UnknownFeature {
         /// The feature.
         feature: String,
     },
-    /// A pool has this version already, or a later one, or the version does not exist.
+    /// The pool already has this version or a later one, or the version does not exist.
     #[error("invalid version {version}")]
     InvalidVersion {
         /// The version.
         version: u64,
     },
-    /// The datasets above have no room for what moves.
+    /// The new ancestors have no room for what moves.
     #[error("out of space")]
     Quota {
         /// The dataset.
@@ -392,25 +392,25 @@ pub enum ChangeError {
     /// The pool has no such device.
     #[error("no such device in pool")]
     NoSuchDevice,
-    /// The vdev is made of others.
+    /// The vdev is not a leaf.
     #[error("invalid device")]
     NotALeaf,
-    /// The leaf's free space is being swept already.
+    /// A sweep of the leaf's free space is already running.
     #[error("currently {}", match .0 { SweepKind::Initialize => "initializing", SweepKind::Trim => "trimming" })]
     SweepActive(SweepKind),
-    /// The leaf's free space is not being swept.
+    /// No sweep of the leaf's free space is running.
     #[error("there is no active {}", match .0 { SweepKind::Initialize => "initialization", SweepKind::Trim => "trim" })]
     NoSweep(SweepKind),
-    /// The device cannot discard.
+    /// The device does not support discard.
     #[error("trim operations are not supported by this device")]
     TrimUnsupported,
     /// A device of the pool is missing.
     #[error("one or more devices is currently unavailable")]
     DeviceMissing,
-    /// Devices cannot become vdevs.
+    /// The devices cannot become vdevs.
     #[error(transparent)]
     Vdevs(#[from] PlanError),
-    /// New vdevs make no tree.
+    /// The new vdevs do not form a valid tree.
     #[error(transparent)]
     Tree(#[from] ConfigError),
     /// The labels of new vdevs cannot be written.
@@ -419,13 +419,13 @@ pub enum ChangeError {
     /// New vdevs need a later version or a feature.
     #[error("pool must be upgraded to add these vdevs")]
     PoolTooOld,
-    /// Blocks of vdevs that were removed may be anywhere, but on a vdev with parity.
+    /// Vdevs were removed, whose blocks cannot go to a vdev with parity.
     #[error(
         "invalid config; a pool with removing/removed vdevs does not support adding raidz or \
          dRAID vdevs"
     )]
     RemovedVdevs,
-    /// New vdevs have another sector size than the pool.
+    /// The new vdevs have another sector size than the pool.
     #[error(
         "new device has a different optimal sector size; use the option '-o ashift=N' to \
          override the optimal size"
@@ -434,21 +434,21 @@ pub enum ChangeError {
     /// The pool is full.
     #[error("out of space")]
     NoSpace,
-    /// The structure is one that this software does not change.
+    /// This implementation does not change such a structure.
     #[error("{what} of '{name}' cannot be changed")]
     Unsupported {
         /// The dataset.
         name: String,
-        /// What it has.
+        /// The reason.
         what: &'static str,
     },
     /// Encryption does not allow it.
     #[error("{0}")]
     Encryption(EncryptionProblem),
-    /// A stream does not fit.
+    /// A stream cannot be received.
     #[error("{0}")]
     Receive(ReceiveProblem),
-    /// The dataset has its key from what is above it, and would not have it any more.
+    /// The dataset inherits its key from an ancestor and would lose it.
     #[error("cannot move encrypted child outside of its encryption root")]
     OtherEncryptionRoot {
         /// The dataset.
@@ -460,7 +460,7 @@ pub enum ChangeError {
         /// The encryption root.
         name: String,
     },
-    /// Something of the pool cannot be read.
+    /// Part of the pool cannot be read.
     #[error("{0}")]
     Unreadable(Arc<LiveError>),
     /// A dataset cannot be read.
@@ -469,13 +469,13 @@ pub enum ChangeError {
     /// The pool is suspended.
     #[error("pool I/O is currently suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
     Suspended {
-        /// Because of what.
+        /// The cause.
         reason: Option<Arc<LiveError>>,
     },
 }
 
 impl ChangeError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         const ENOENT: i32 = 2;

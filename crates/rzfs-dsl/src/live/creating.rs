@@ -1,4 +1,4 @@
-//! Making a pool (spec 01, section 11).
+//! Creating a pool (spec 01, section 11).
 
 use super::administration::{NewEncryption, PropertyChange, TaskContext, TaskError};
 use super::background::sweep::SweepRecords;
@@ -42,28 +42,28 @@ use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, ZapValue};
 use std::sync::Arc;
 
-/// The pool's version from which on RAID-Z counts as what data takes on it without parity.
+/// The first pool version that counts RAID-Z space without parity.
 const DEFLATE_VERSION: u64 = 3;
 
-/// What a new pool is to be.
+/// The description of a new pool.
 pub struct NewPool<'a> {
-    /// Name, guid, version, and the properties that configurations keep.
+    /// Name, guid, version, and the properties stored in configurations.
     pub config: PoolConfig,
-    /// The features that it has from the start, besides those that they depend on.
+    /// The features enabled from the start, besides their dependencies.
     pub features: Vec<Feature>,
-    /// Its vdevs, whose leaves have their first labels.
+    /// Its vdevs, whose leaves have their initial labels.
     pub vdevs: Arc<VdevTree>,
-    /// Hot spares and cache devices beside the tree, which have their labels.
+    /// Hot spares and cache devices outside the tree, already labelled.
     pub auxiliary: Vec<AuxiliaryVdev>,
-    /// Pool properties that its MOS keeps, by name.
+    /// Pool properties stored in the MOS, by name.
     pub properties: Vec<(String, ZapValue)>,
-    /// Properties of the root file system, as its directory keeps them.
+    /// Properties of the root file system, in stored form.
     pub root_properties: Vec<(String, ZapValue)>,
-    /// What the root file system holds.
+    /// The contents of the root file system.
     pub root: &'a dyn NewContents,
     /// How it is encrypted.
     pub encryption: NewEncryption,
-    /// The command that is remembered as the one that made the pool, and who gave it.
+    /// The command recorded as the one that created the pool, and the user who gave it.
     pub command: (String, u64),
 }
 
@@ -73,13 +73,13 @@ impl std::fmt::Debug for NewPool<'_> {
     }
 }
 
-/// Why a pool was not made.
+/// Why a pool was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCreated {
-    /// It cannot be encrypted as it should be.
+    /// The requested encryption is impossible.
     #[error(transparent)]
     Encryption(#[from] EncryptionProblem),
-    /// Its root file system cannot have its properties; the pool is destroyed.
+    /// The root file system cannot have its properties; the pool is destroyed.
     #[error(transparent)]
     RootProperties(Box<ChangeError>),
     /// It cannot be written.
@@ -88,7 +88,7 @@ pub enum NotCreated {
 }
 
 impl NotCreated {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         const EIO: i32 = 5;
@@ -101,12 +101,12 @@ impl NotCreated {
 }
 
 impl LivePool {
-    /// Makes a pool, which is open for writing then.
+    /// Creates a pool and opens it for writing.
     ///
     /// # Errors
     /// [`NotCreated`]: the devices hold no pool, although their labels may have been overwritten;
-    /// or one that is destroyed, where its root file system cannot have its properties; or one
-    /// without properties, where they fail after its first txg.
+    /// or a destroyed pool, when its root file system cannot have its properties; or a pool without
+    /// properties, when they fail after its first txg.
     pub fn create(
         new: NewPool<'_>,
         environment: Arc<dyn Environment>,
@@ -142,8 +142,8 @@ impl LivePool {
     }
 }
 
-/// Refuses properties that the root file system of a new pool on these vdevs can never have. Whether
-/// it can have the others only [`LivePool::create`] knows, which writes.
+/// Refuses properties that the root file system of a new pool on these vdevs can never have.
+/// Whether the others are possible is only known to [`LivePool::create`], which writes.
 ///
 /// # Errors
 /// [`ChangeError`].
@@ -152,11 +152,11 @@ pub fn check_root_properties(
     properties: &[(String, ZapValue)],
 ) -> Result<(), ChangeError> {
     let space = normal_space(vdevs);
-    // As if all of it was kept for intent logs, which counts for what is held back.
+    // As if all of it was used by intent logs, which affects the slop space.
     PropertyChange::check_of_root(properties, space.saturating_sub(slop(space, u64::MAX)))
 }
 
-/// Writes the first objects. With the txg that is answered they become a pool.
+/// Writes the first objects. The returned txg makes them a pool.
 fn build(
     new: &NewPool<'_>,
     environment: Arc<dyn Environment>,
@@ -223,7 +223,7 @@ fn build(
     Ok((building, txg))
 }
 
-/// Makes the first objects (spec 01, section 11.2).
+/// Creates the first objects (spec 01, section 11.2).
 fn found(
     new: &NewPool<'_>,
     core: &PoolCore,
@@ -288,7 +288,7 @@ fn found(
     Ok((state, root))
 }
 
-/// Gives the root file system its keys, if it is to be encrypted.
+/// Creates the keys of the root file system, if it is to be encrypted.
 fn encrypt_root(
     maker: &mut Maker<'_>,
     foundation: &Foundation,
@@ -311,7 +311,7 @@ fn encrypt_root(
     Ok(Some(keys.key))
 }
 
-/// Bytes of the vdevs that hold data, without what RAID-Z takes of them.
+/// Bytes of the vdevs that hold data, deflated.
 fn normal_space(vdevs: &VdevTree) -> u64 {
     let normal = vdevs.top_levels().filter(|top| top.allocation_bias().is_none());
     normal
@@ -320,7 +320,7 @@ fn normal_space(vdevs: &VdevTree) -> u64 {
 }
 
 impl TaskContext<'_> {
-    /// Stores the properties that a pool and its root file system are made with.
+    /// Stores the initial properties of a pool and its root file system.
     fn set_first_properties(
         &mut self,
         properties: &[(String, ZapValue)],

@@ -1,4 +1,4 @@
-//! Datasets: heads that are open for changes, and what the MOS has about datasets.
+//! Datasets: heads open for changes, and their records in the MOS.
 
 pub(crate) mod bookmark_sums;
 pub(crate) mod budget;

@@ -1,5 +1,5 @@
-//! The devices of a pool that changes: writing to them, what they have missed, adding
-//! more, and showing on them that the pool is in use.
+//! The devices of a writable pool: writing to them, tracking what they missed, adding more, and
+//! heartbeats.
 
 pub(crate) mod current;
 pub(crate) mod dirty_time;

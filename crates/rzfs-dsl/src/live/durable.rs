@@ -1,4 +1,4 @@
-//! What of a pool is durable.
+//! The durable state of a pool.
 
 use super::space::accounts::Accounts;
 use super::space::limits::SpaceTier;
@@ -12,7 +12,7 @@ use rzfs_format::uberblock::{RaidzReflow, Uberblock};
 use rzfs_vdev::VdevTree;
 use std::sync::Arc;
 
-/// The last txg on disk that changed anything: what reading goes by.
+/// The last txg on disk that changed anything; reads use it.
 #[derive(Debug)]
 pub(crate) struct Durable {
     pub(super) pool: String,
@@ -22,17 +22,17 @@ pub(crate) struct Durable {
     readers: Arc<Readers>,
 }
 
-/// What is durable.
+/// A durable state.
 #[derive(Clone, Debug)]
 pub(crate) struct Committed {
     pub(crate) uberblock: Uberblock,
     pub(crate) mos: Objset,
-    /// The vdevs that the MOS knows: those that are being added have nothing there yet.
+    /// The vdevs known to the MOS: vdevs being added hold nothing yet.
     pub(crate) vdevs: Arc<VdevTree>,
 }
 
 impl Committed {
-    /// What a pool has that was not written yet.
+    /// The state of a pool that was not written yet.
     pub(crate) fn nothing(mos: &LiveMos, version: u64, txg: Txg) -> Self {
         let mos = mos.objset().synced().kept();
         let uberblock = Uberblock {
@@ -73,14 +73,14 @@ impl Durable {
         self.committed.read().mos.clone()
     }
 
-    /// A txg has become durable.
+    /// Replaces the durable state by that of a newer txg.
     pub(crate) fn replace(&self, committed: Committed) {
         *self.committed.write() = committed;
     }
 
-    /// What is durable now: while it is held, blocks of this txg are not used again.
+    /// Holds the durable state: meanwhile blocks of this txg are not reused.
     pub(crate) fn hold(&self) -> Held {
-        // A txg gives blocks back only after its uberblock has been put here.
+        // A txg frees blocks only after its uberblock has been stored here.
         let committed = self.committed.read();
         let txg = committed.uberblock.txg;
         let hold = self.accounts.allocator().hold(txg);
@@ -94,7 +94,7 @@ impl Durable {
         Held { committed: committed.clone(), usable_space, surroundings }
     }
 
-    /// The datasets as they are on disk. Their blocks are held while the tree exists.
+    /// The datasets on disk. Their blocks are held while the tree exists.
     pub(crate) fn dataset_tree(&self) -> Result<DatasetTree, DatasetError> {
         let Held { committed, usable_space, surroundings } = self.hold();
         let mos = committed.mos;
@@ -104,10 +104,10 @@ impl Durable {
     }
 }
 
-/// What is durable, held for whoever looks at it.
+/// A durable state, held for a reader.
 pub(crate) struct Held {
     pub(crate) committed: Committed,
-    /// Holds it.
+    /// Holds the state.
     pub(crate) usable_space: UsableSpace,
     pub(crate) surroundings: Surroundings,
 }

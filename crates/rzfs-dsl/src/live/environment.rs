@@ -1,4 +1,4 @@
-//! What a pool that changes takes from the world: time, chance and the host's name.
+//! What a live pool takes from its environment: time, randomness and the host's name.
 
 use crate::import::HostIdentity;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -9,9 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time, chance and the host, so that tests can replay a pool's life.
+/// Time, randomness and the host, so that tests can replay a pool's history.
 pub trait Environment: Send + Sync + fmt::Debug {
-    /// The clock by which a pool does what it does from time to time. A pool asks for it once.
+    /// The clock for periodic work. A pool asks for it once.
     fn clock(&self) -> Clock;
 
     /// The time since 1970.
@@ -19,7 +19,7 @@ pub trait Environment: Send + Sync + fmt::Debug {
         self.clock().since_1970()
     }
 
-    /// Seconds since 1970, as they are written to disk.
+    /// Seconds since 1970, as written to disk.
     fn now(&self) -> u64 {
         self.now_exactly().as_secs()
     }
@@ -27,7 +27,7 @@ pub trait Environment: Send + Sync + fmt::Debug {
     /// A random number.
     fn random(&self) -> u64;
 
-    /// The host that the pool is in use on.
+    /// The host that uses the pool.
     fn host(&self) -> &HostIdentity;
 
     /// A random number that is not zero.
@@ -35,14 +35,14 @@ pub trait Environment: Send + Sync + fmt::Debug {
         std::iter::repeat_with(|| self.random()).find(|number| *number != 0).unwrap_or(1)
     }
 
-    /// Stops the machine: a pool with `failmode=panic` cannot be written. Of a program that is
-    /// nothing but the process.
+    /// Stops the machine: a pool with `failmode=panic` cannot be written. For a program, that is
+    /// the process.
     fn halt(&self, reason: &str) {
         tracing::error!(reason, "failmode is panic");
         std::process::abort();
     }
 
-    /// What changes blocks on their way to the devices: nothing but in tests.
+    /// Injects faults into writes, in tests only.
     fn write_injector(&self) -> Option<Arc<dyn WriteInjector>> {
         None
     }
@@ -81,7 +81,7 @@ impl Environment for SystemEnvironment {
 
     fn random(&self) -> u64 {
         let mut bytes = [0; 8];
-        // Eight bytes come whole or not at all, and not at all only when a signal interrupts.
+        // Eight bytes are read completely or not at all, the latter only when a signal interrupts.
         while getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(bytes.len()) {}
         u64::from_ne_bytes(bytes)
     }

@@ -12,16 +12,16 @@ use rzfs_vdev::{CommitError, VdevError};
 use std::io;
 use std::sync::Arc;
 
-/// Why the first objects of a set cannot be made; whoever makes them knows its type.
+/// Why the first objects of a set cannot be created; the caller knows the type.
 pub type ContentsError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a change of the pool's own objects failed. A txg in which that happens is not committed.
+/// Why a change of the pool's own objects failed. The txg is then not committed.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// Something of the pool cannot be read.
+    /// The pool cannot be read.
     #[error(transparent)]
     Pool(Box<PoolError>),
-    /// Blocks cannot be made.
+    /// Blocks cannot be built.
     #[error(transparent)]
     Sync(Box<SyncError>),
     /// Blocks cannot be read from the devices.
@@ -36,28 +36,28 @@ pub enum LiveError {
     /// Space cannot be accounted for.
     #[error(transparent)]
     Space(Box<MetaslabError>),
-    /// The first objects of a new set cannot be made.
+    /// The first objects of a new set cannot be created.
     #[error("a new object set: {0}")]
     Contents(ContentsError),
     /// Keys cannot be wrapped.
     #[error(transparent)]
     Crypto(#[from] CryptoError),
-    /// The pool was suspended before.
+    /// The pool is already suspended.
     #[error("the pool is suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
     Suspended {
-        /// Because of what.
+        /// The cause.
         reason: Option<Arc<LiveError>>,
     },
-    /// The thread that writes txgs has ended by a mistake in this software.
+    /// The thread that writes txgs has panicked because of a bug.
     #[error("the thread that writes has panicked")]
     Panicked,
-    /// A change has ended by a mistake in this software before it was done.
+    /// A change was interrupted by a bug.
     #[error(transparent)]
     Torn(#[from] Torn),
-    /// The system starts no thread for the pool.
+    /// The system cannot start a thread for the pool.
     #[error("no thread can be started: {0}")]
     Thread(#[source] io::Error),
-    /// Other hosts may have taken the pool over, because this one's heartbeats did not get through.
+    /// Other hosts may have taken the pool over, because this one's heartbeats failed.
     #[error("no heartbeat has got through for {seconds} seconds")]
     NoHeartbeat {
         /// For how long.
@@ -68,7 +68,7 @@ pub enum LiveError {
     NoConvergence {
         /// The txg.
         txg: Txg,
-        /// How many were made.
+        /// The number of passes.
         passes: u32,
     },
 }
@@ -101,7 +101,7 @@ impl From<DmuError> for LiveError {
 }
 
 impl LiveError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         const EIO: i32 = 5;
@@ -111,8 +111,8 @@ impl LiveError {
         }
     }
 
-    /// Whether something of the pool is damaged for good: waiting for devices is of no use, and
-    /// what needs it is left out where that is possible.
+    /// Whether the pool is permanently damaged: waiting for devices is useless, and operations that
+    /// need the damaged part are skipped where possible.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Pool(error) => error.is_damage(),
@@ -127,9 +127,9 @@ impl LiveError {
     }
 }
 
-/// An error that may be because of damage.
+/// An error that may be caused by damage.
 pub(crate) trait MayBeDamage {
-    /// The damage, if it is because of that: [`LiveError::is_damage`].
+    /// The damage, if that is the cause: [`LiveError::is_damage`].
     fn damage(&self) -> Option<&LiveError>;
 }
 
@@ -139,9 +139,9 @@ impl MayBeDamage for LiveError {
     }
 }
 
-/// What is passed over where something is damaged: nobody waits for that, the txg goes on without.
+/// Skips operations on damaged objects: nothing waits for them, the txg continues without.
 pub(crate) trait UnlessDamaged<T, E> {
-    /// What was wanted; `None` where damage forbids it, which `warn` says to those who read logs.
+    /// The value; `None` if it is damaged, after passing the error to `warn`.
     fn unless_damaged(self, warn: impl FnOnce(&LiveError)) -> Result<Option<T>, E>;
 }
 

@@ -1,14 +1,14 @@
-//! The intent log of a head: what makes operations durable before their txg is on disk (spec 05,
-//! section 11).
+//! The intent log of a head: makes operations durable before their txg is on disk (spec 05, section
+//! 11).
 //!
 //! ```text
 //! operation ── adds a record in its transaction ──> records of the txg, in memory
 //! fsync ───── takes the records ──> log blocks ──> write, flush
-//! txg is on disk ── drops its records, frees the blocks that have none but such
+//! txg is on disk ── drops its records, frees the blocks that have no others
 //! ```
-//! A commit never fails as long as the pool works: what cannot be logged, for want of space or
-//! because of an error, is waited for as part of its txg. That is also how the first commit goes:
-//! it begins a chain, to which the header in the set's root block has to point first.
+//! A commit never fails as long as the pool works: if something cannot be logged, for lack of space
+//! or because of an error, the commit waits for its txg. The first commit also works like this: it
+//! starts a chain, to which the header in the set's root block must point first.
 
 mod chain;
 pub(crate) mod claim;

@@ -11,17 +11,17 @@ use rzfs_metaslab::MetaslabError;
 /// Why a pool can be read but not written.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWritable {
-    /// Features that this software does not write are in use, by their names.
+    /// Features that this implementation does not write are in use, by name.
     #[error("the pool uses features that cannot be written: {}", names.join(", "))]
     Features {
         /// The features.
         names: Vec<String>,
     },
-    /// Blocks of the pool have the byte order of another machine.
+    /// Blocks of the pool have the other byte order.
     #[error("the pool was written by a machine of the other byte order")]
     ByteOrder,
-    /// Devices are missing, and the others lack data that was written while they were away: what
-    /// a txg has to read may be among it.
+    /// Devices are missing, and the others lack data written while they were offline: a txg may
+    /// have to read it.
     #[error(
         "one or more devices is currently unavailable\n\
          The others lack data that was written while they were away. Attach the missing devices, \
@@ -37,7 +37,7 @@ pub enum NotWritable {
     LogHeader {
         /// The dataset.
         dataset: String,
-        /// What is wrong.
+        /// The error.
         source: Box<DmuError>,
     },
     /// An intent log is on a device that is missing.
@@ -46,7 +46,7 @@ pub enum NotWritable {
         /// The dataset.
         dataset: String,
     },
-    /// An intent log goes on where it cannot be read.
+    /// An intent log continues where it cannot be read.
     #[error(
         "the intent log of {dataset} cannot be read: {end}\n\
          The last changes that were synced to disk are in it. Import the pool again when its \
@@ -63,10 +63,10 @@ pub enum NotWritable {
     LogSpace {
         /// The dataset.
         dataset: String,
-        /// Why.
+        /// The reason.
         source: Box<MetaslabError>,
     },
-    /// Something of the pool cannot be read.
+    /// Part of the pool cannot be read.
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// A dataset cannot be read.
@@ -84,7 +84,7 @@ impl From<MosError> for NotWritable {
 }
 
 impl NotWritable {
-    /// Whether the pool can be read all the same, as far as is known.
+    /// Whether the pool can still be read, as far as is known.
     #[must_use]
     pub fn allows_read_only(&self) -> bool {
         match self {

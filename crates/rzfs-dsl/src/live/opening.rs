@@ -1,4 +1,4 @@
-//! Making a pool that is on disk writable (spec 01, section 9.9).
+//! Opening an existing pool for writing (spec 01, section 9.9).
 
 use super::background::sweep::SweepRecords;
 use super::building::{Building, Parts, PoolCore};
@@ -28,15 +28,15 @@ use rzfs_format::{ByteOrder, Txg};
 use rzfs_metaslab::allocator::Autotrim;
 use std::sync::Arc;
 
-/// Features whose structures are not kept up yet: a pool that uses one is read only.
+/// Features whose structures are not maintained: a pool that uses one is read-only.
 const NOT_WRITTEN: [Feature; 1] = [Feature::RedactedDatasets];
 
 impl LivePool {
-    /// Takes over a pool that was opened for reading, with devices that can be written, and writes
-    /// a first txg: from then on the pool is this host's.
+    /// Takes over a pool opened for reading, on writable devices, and writes a first txg: from then
+    /// on the pool is this host's.
     ///
     /// # Errors
-    /// [`NotWritable`]; nothing has been written then, unless writing itself failed.
+    /// [`NotWritable`]; nothing has been written, unless writing itself failed.
     pub fn open(
         pool: &Pool,
         environment: Arc<dyn Environment>,
@@ -66,7 +66,7 @@ impl LivePool {
     }
 }
 
-/// Refuses pools whose structures would not be kept up, or are not there in full.
+/// Refuses pools whose structures would not be maintained, or are incomplete.
 fn check(pool: &Pool) -> Result<(), NotWritable> {
     if pool.mos().block().order != ByteOrder::NATIVE {
         return Err(NotWritable::ByteOrder);
@@ -152,7 +152,7 @@ fn build(
     Ok(core.build(parts, state, options))
 }
 
-/// The configuration of a pool that this host opens.
+/// The configuration of a pool opened by this host.
 fn active_config(pool: &Pool, host: &HostIdentity) -> PoolConfig {
     PoolConfig {
         name: pool.name().to_owned(),

@@ -1,4 +1,4 @@
-//! What the owner of a pool that changes decides.
+//! The options of a live pool.
 
 use super::space::allocation::PoolSpace;
 use crate::import::MissingLogs;
@@ -12,7 +12,7 @@ use rzfs_metaslab::allocator::{Allocator, SpaceTunables};
 use rzfs_tunables::Tunables;
 use std::sync::Arc;
 
-/// From when on somebody has a pool who can mend it while it waits for its devices.
+/// From when on an administrator can repair a pool that waits for its devices.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Attendance {
     /// As soon as it is open.
@@ -23,16 +23,16 @@ pub enum Attendance {
     Later,
 }
 
-/// What the owner of a pool that changes decides.
+/// The options of a live pool.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions {
-    /// Limits, rhythms, policies.
+    /// Limits, intervals, policies.
     pub tunables: Tunables,
     /// Threads that encode blocks.
     pub threads: usize,
-    /// What becomes of intent logs that cannot be read.
+    /// What happens to intent logs that cannot be read.
     pub missing_logs: MissingLogs,
-    /// From when on the pool waits for devices that fail.
+    /// From when on the pool waits for failing devices.
     pub attendance: Attendance,
 }
 
@@ -43,7 +43,7 @@ impl LiveOptions {
         TxgOptions::new(&self.tunables, memory::available())
     }
 
-    /// Parameters of allocation.
+    /// Tunables of allocation.
     pub(crate) fn space(&self) -> SpaceTunables {
         SpaceTunables {
             physical_memory: memory::available(),
@@ -51,7 +51,7 @@ impl LiveOptions {
         }
     }
 
-    /// What makes the blocks of a pool that has these features enabled.
+    /// The block writer of a pool with these features enabled.
     pub(crate) fn writer(
         &self,
         pipeline: &Arc<BlockPipeline>,

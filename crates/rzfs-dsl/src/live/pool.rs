@@ -1,4 +1,4 @@
-//! A pool that is open for writing.
+//! A pool open for writing.
 
 mod administration;
 mod receiving;
@@ -42,8 +42,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A pool that is open for writing; the last one who drops it stops its threads without exporting
-/// it.
+/// A pool open for writing; dropping the last handle stops its threads without exporting it.
 pub struct LivePool {
     pub(super) name: String,
     pub(super) tunables: Tunables,
@@ -62,7 +61,7 @@ pub struct LivePool {
     pub(super) sweeps: Arc<Sweeps>,
     pub(super) trimmer: Arc<Trimmer>,
     pub(super) suspension: Arc<Suspension>,
-    /// Held by whoever ends a receive: nobody has what is being received then.
+    /// Held while a receive ends: the receiver has released it by then.
     pub(super) ending_receive: Mutex<()>,
     pub(super) threads: Mutex<Threads>,
 }
@@ -81,9 +80,9 @@ impl fmt::Debug for LivePool {
     }
 }
 
-/// What it is, and how it is read.
+/// Identity and reading.
 impl LivePool {
-    /// What it was opened with.
+    /// The tunables it was opened with.
     #[must_use]
     pub const fn tunables(&self) -> &Tunables {
         &self.tunables
@@ -95,14 +94,13 @@ impl LivePool {
         &self.name
     }
 
-    /// What becomes of intent logs that cannot be read.
+    /// What happens to intent logs that cannot be read.
     #[must_use]
     pub const fn missing_logs(&self) -> MissingLogs {
         self.found.missing_logs
     }
 
-    /// The intent logs that could not be followed to their ends when the pool was opened, and were
-    /// given up.
+    /// The intent logs that could not be followed to their ends at import, and were dropped.
     #[must_use]
     pub fn given_up_logs(&self) -> &[GivenUpLog] {
         &self.found.given_up_logs
@@ -114,19 +112,19 @@ impl LivePool {
         &self.engine
     }
 
-    /// Its vdevs, as they are now.
+    /// Its current vdevs.
     #[must_use]
     pub fn vdevs(&self) -> Arc<VdevTree> {
         self.devices.vdevs()
     }
 
-    /// What its blocks are read through.
+    /// Reads its blocks.
     #[must_use]
     pub const fn pipeline(&self) -> &Arc<BlockPipeline> {
         &self.pipeline
     }
 
-    /// What was counted about its intent logs.
+    /// The counters of its intent logs.
     #[must_use]
     pub fn log_stats(&self) -> ZilStats {
         self.log.counters.read()
@@ -144,13 +142,13 @@ impl LivePool {
         self.durable.uberblock()
     }
 
-    /// The MOS of that uberblock: what reading goes by.
+    /// The MOS of that uberblock, which reads use.
     #[must_use]
     pub fn mos(&self) -> Objset {
         self.durable.mos()
     }
 
-    /// Its datasets as they are on disk: those of the last txg that changed anything.
+    /// Its datasets on disk: those of the last txg that changed anything.
     ///
     /// # Errors
     /// The object directory cannot be read.
@@ -161,8 +159,7 @@ impl LivePool {
     /// The pool as it is on disk at this moment.
     ///
     /// Blocks that are freed afterwards keep their contents while the view, or anything opened
-    /// through it, exists, unless the pool gets short of space. So views are for looking, not for
-    /// keeping.
+    /// through it, exists, unless the pool gets short of space. So views are for short use only.
     ///
     /// # Errors
     /// [`PoolError`]: the object directory, the configuration or the features cannot be read.
@@ -170,7 +167,7 @@ impl LivePool {
         self.durable.view(&self.devices, &self.found)
     }
 
-    /// Has everything that was changed so far written, and waits for it; not for devices that fail.
+    /// Writes all changes so far and waits for that, but not for failing devices.
     ///
     /// # Errors
     /// [`Stopped`]: the pool is suspended, see [`LivePool::failure`].
@@ -182,7 +179,7 @@ impl LivePool {
         self.sync().map_err(|Stopped| ChangeError::Suspended { reason: self.failure() })
     }
 
-    /// Remembers an event in the pool's history, with the next txg.
+    /// Appends an event to the pool's history, with the next txg.
     ///
     /// # Errors
     /// [`Stopped`].
@@ -193,7 +190,7 @@ impl LivePool {
 
 /// Changing the contents of its datasets.
 impl LivePool {
-    /// The heads that are open for changes.
+    /// The heads open for changes.
     #[must_use]
     pub fn datasets(&self) -> Vec<Arc<LiveDataset>> {
         self.heads.all()
@@ -202,28 +199,28 @@ impl LivePool {
     /// Opens a head for changes.
     ///
     /// # Errors
-    /// [`DatasetError`]: it cannot be read, is a snapshot, or was not received to its end.
+    /// [`DatasetError`]: it cannot be read, is a snapshot, or a receive into it is unfinished.
     pub fn open_dataset(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
         self.heads.open(dataset)
     }
 
-    /// The budget of a head that is open.
+    /// The space budget of an open head.
     #[must_use]
     pub fn budget(&self, dataset: &Arc<LiveDataset>) -> HeadBudget {
         HeadBudget::new(&self.accounts, dataset)
     }
 
-    /// The intent log of a head that is open, for as long as it has these contents.
+    /// The intent log of an open head, for as long as it has these contents.
     #[must_use]
     pub fn intent_log(&self, dataset: &Arc<LiveDataset>, contents: &Arc<Generation>) -> HeadLog {
         HeadLog::new(&self.log, dataset, contents)
     }
 }
 
-/// Its devices' free space, and devices that fail.
+/// Free space of devices, and failing devices.
 impl LivePool {
-    /// Sweeps the free space of leaves, or stops that. Returns what was refused; the others are on
-    /// disk as they are wanted then. The work itself is done in the background.
+    /// Starts or stops sweeps of the free space of leaves. Returns the refused ones; the others are
+    /// on disk as requested. The work itself is done in the background.
     ///
     /// # Errors
     /// [`ChangeError`]: the pool is suspended.
@@ -236,18 +233,18 @@ impl LivePool {
         self.sweeps.order(kind, leaves, order)
     }
 
-    /// Tells somebody what happens to sweeps; whoever was told before is not any more.
+    /// Sets the observer of sweep events, replacing the previous one.
     pub fn observe_sweeps(&self, observer: SweepObserver) {
         self.sweeps.observe(observer);
     }
 
-    /// Trims what was freed since the last time, if the pool has `autotrim` on, without waiting
-    /// for the time of it.
+    /// Trims what was freed since the last time, if the pool has `autotrim` on, without waiting for
+    /// the next round.
     pub fn trim_freed(&self) -> TrimReport {
         self.trimmer.trim_freed()
     }
 
-    /// Says that somebody has the pool who can mend it: from now on it waits for devices that fail
+    /// Marks the pool as attended: from now on it waits for failing devices
     /// ([`Attendance::Later`](super::Attendance::Later)).
     pub fn attend(&self) {
         self.suspension.begin();
@@ -265,19 +262,19 @@ impl LivePool {
         self.suspension.reason()
     }
 
-    /// The error because of which the pool was stopped; there always is one then.
+    /// The error that stopped the pool; there always is one by then.
     pub(super) fn why_stopped(&self) -> LiveError {
         LiveError::Suspended { reason: self.failure() }
     }
 
-    /// What becomes of writers while the pool cannot write (`failmode`).
+    /// What happens to writers while the pool cannot write (`failmode`).
     #[must_use]
     pub fn fail_mode(&self) -> FailMode {
         self.suspension.fail_mode()
     }
 
-    /// Forgets the errors of a vdev and of those below it, or of all; uses devices again that
-    /// answer, and lets a suspended pool go on.
+    /// Clears the errors of a vdev and its descendants, or of all vdevs; uses responding devices
+    /// again, and resumes a suspended pool.
     ///
     /// # Errors
     /// [`ChangeError`]: there is no such vdev, or the pool is suspended again, or for good.
@@ -285,8 +282,7 @@ impl LivePool {
         self.clear_with(vdev, &HashMap::<Guid, Arc<dyn BlockDevice>>::new())
     }
 
-    /// As [`LivePool::clear`]; devices that were missing, or went away and have come back, are
-    /// opened by `devices`.
+    /// As [`LivePool::clear`]; `devices` opens devices that were missing, or have come back.
     ///
     /// # Errors
     /// As [`LivePool::clear`].
@@ -300,7 +296,7 @@ impl LivePool {
             return Err(ChangeError::NoSuchDevice);
         }
         self.accounts.allocator().retry_maps();
-        // What was acknowledged is not to depend on logs that may have lost it.
+        // Acknowledged data must not depend on logs that may have lost it.
         let lost_trust = self.vdevs().trust_in_logs() != trust;
         if self.suspension.resume() || self.failure().is_some() || lost_trust {
             self.sync_or_refuse()?;
@@ -309,16 +305,16 @@ impl LivePool {
         Ok(())
     }
 
-    /// Ends the wait for devices: whoever waits gets an error, and nothing is written any more. A
-    /// pool that is not suspended does not wait later either.
+    /// Stops waiting for devices: waiters get an error, and nothing is written any longer. A pool
+    /// that is not suspended does not wait later either.
     pub fn give_up_waiting(&self) {
         self.suspension.give_up();
     }
 }
 
-/// Leaving it (spec 01, section 12).
+/// Closing (spec 01, section 12).
 impl LivePool {
-    /// Writes everything and marks the pool as exported: any host may import it then.
+    /// Writes everything and marks the pool as exported: any host may then import it.
     ///
     /// # Errors
     /// [`NotExported`]: the pool is suspended; its last durable state can be imported with `-f`.
@@ -326,8 +322,8 @@ impl LivePool {
         self.end(PoolState::Exported)
     }
 
-    /// Writes everything and marks the pool as destroyed; its contents stay until something else
-    /// is made of the devices.
+    /// Writes everything and marks the pool as destroyed; its contents stay until the devices are
+    /// reused.
     ///
     /// # Errors
     /// As [`LivePool::export`].
@@ -348,8 +344,8 @@ impl LivePool {
                 context.vdevs.mark_all_configs_dirty();
                 Ok(())
             })?;
-            // Nobody else is there to store what a leaf has missed at the very end. The pool is
-            // exported already.
+            // Nothing later would store what a leaf missed at the very end. The pool is exported
+            // already.
             if self.vdevs().has_changed_dirty_times() && self.sync().is_err() {
                 tracing::warn!("what a leaf has missed at last is not recorded");
             }
@@ -360,7 +356,7 @@ impl LivePool {
         result
     }
 
-    /// Ends the threads, after the groups that are wanted.
+    /// Stops the threads, after the requested groups.
     fn stop(&self) {
         self.suspension.give_up();
         self.sweeps.end();
@@ -369,7 +365,7 @@ impl LivePool {
         let Threads { sync, others } = std::mem::take(&mut *self.threads.lock());
         // A panic of a thread has been reported where it happened.
         let _ = sync.map(JoinHandle::join);
-        // The heart beats while there is something to sync.
+        // The heartbeat runs while there is something to sync.
         self.heart.end();
         for thread in others {
             let _ = thread.join();
@@ -387,6 +383,6 @@ impl Drop for LivePool {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the pool is suspended{}", reason.as_ref().map_or_else(String::new, |r| format!(": {r}")))]
 pub struct NotExported {
-    /// What went wrong with it.
+    /// What went wrong.
     pub reason: Option<Arc<LiveError>>,
 }

@@ -1,4 +1,4 @@
-//! What other threads ask the syncing thread for.
+//! Requests of other threads to the syncing thread.
 
 use super::ChangeError;
 use super::suspension::Suspension;
@@ -8,11 +8,11 @@ use rzfs_format::Txg;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What came of a request, once the syncing thread has dealt with it.
+/// The result of a request, once the syncing thread has handled it.
 pub(crate) type Answer<T> = Arc<Mutex<Option<Result<T, ChangeError>>>>;
 
-/// Requests of one kind that wait for their txg: the one that was open when they were handed in, so
-/// that they see everything that was done before.
+/// Requests of one kind waiting for their txg: the one that was open when they were submitted, so
+/// that they see everything done before.
 #[derive(Debug)]
 pub(crate) struct Requests<R> {
     engine: Arc<TxgEngine>,
@@ -20,7 +20,7 @@ pub(crate) struct Requests<R> {
     waiting: Mutex<Waiting<R>>,
 }
 
-/// A request, as who has handed it in knows it.
+/// Identifies a request for its submitter.
 type Ticket = u64;
 
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl<R> Waiting<R> {
     }
 }
 
-/// How long a request may take that has begun as its pool is suspended: nothing of it waits for devices
-/// but what it reads.
+/// How long a request may take that has started when its pool is suspended: only its reads wait for
+/// devices.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl<R> Requests<R> {
@@ -54,11 +54,11 @@ impl<R> Requests<R> {
         Self { engine, suspension, waiting: Mutex::default() }
     }
 
-    /// Hands in the request that `make` makes, and waits for its answer; it is on disk then.
+    /// Submits the request that `make` builds, and waits for its result, which is then on disk.
     ///
     /// # Errors
-    /// The request was refused, or the pool is suspended: if it had begun by then it is done when the pool
-    /// goes on.
+    /// The request was refused, or the pool is suspended: if it had started by then, it completes
+    /// when the pool resumes.
     pub(crate) fn ask<T>(&self, make: impl FnOnce(Answer<T>) -> R) -> Result<T, ChangeError> {
         let suspended = || ChangeError::Suspended { reason: self.suspension.reason() };
         let answer = Answer::default();
@@ -79,7 +79,7 @@ impl<R> Requests<R> {
         answer.unwrap_or_else(|| Err(suspended()))
     }
 
-    /// Takes a request back that has not begun; otherwise waits until the syncing thread has dealt with it.
+    /// Withdraws an unstarted request; otherwise waits until the syncing thread has handled it.
     fn withdraw<T>(&self, ticket: Ticket, answer: &Answer<T>) {
         let before = {
             let mut waiting = self.waiting.lock();
@@ -94,10 +94,10 @@ impl<R> Requests<R> {
         }
     }
 
-    /// Hands in a request without waiting for it.
+    /// Submits a request without waiting for it.
     ///
     /// # Errors
-    /// [`Stopped`]: the pool takes no changes any more.
+    /// [`Stopped`]: the pool no longer accepts changes.
     pub(crate) fn post(&self, request: R) -> Result<(), Stopped> {
         let tx = self.engine.begin_unthrottled(&[])?;
         self.waiting.lock().push(tx.txg(), request);
@@ -105,8 +105,8 @@ impl<R> Requests<R> {
         Ok(())
     }
 
-    /// The requests of a txg, in the order in which they were handed in. Those of the next one may be
-    /// there already.
+    /// The requests of a txg, in the order of submission. Those of the next one may already be
+    /// queued.
     pub(crate) fn take(&self, txg: Txg) -> Vec<R> {
         let mut waiting = self.waiting.lock();
         let (due, later) =

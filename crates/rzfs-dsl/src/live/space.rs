@@ -1,4 +1,4 @@
-//! The space of a pool: what can be allocated, who may have it, who shares it, and giving it back.
+//! The space of a pool: allocation, limits, sharing and freeing.
 
 pub(crate) mod accounts;
 pub(crate) mod allocation;

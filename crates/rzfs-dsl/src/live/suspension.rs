@@ -1,5 +1,5 @@
-//! Waiting for devices that fail: a pool that cannot write, or read what it is about to change, is
-//! suspended until somebody has mended it, and then goes on where it was (property `failmode`,
+//! Waiting for failing devices: a pool that cannot write, or read what it is about to change, is
+//! suspended until it is repaired, and then continues where it was (property `failmode`,
 //! `zpool clear`).
 //!
 //! ```text
@@ -19,7 +19,7 @@ use rzfs_dmu::txg::{SuspendedPolicy, TxgEngine};
 use rzfs_dmu::{BlockError, DeviceWaiter};
 use std::sync::Arc;
 
-/// Whether a pool is written, and why not.
+/// Whether a pool can be written, and why not.
 #[derive(Debug)]
 pub(crate) struct Suspension {
     pool: String,
@@ -34,16 +34,16 @@ pub(crate) struct Suspension {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// The pool is being made or opened: nobody has it yet who could mend it.
+    /// The pool is being created or opened: nothing could repair it yet.
     Unattended,
     Running,
     Suspended,
-    /// Nobody will mend the pool any more.
+    /// The pool will not be repaired any more.
     GivenUp,
 }
 
 impl Suspension {
-    /// Of a pool that is being made or opened, and does not wait for devices before
+    /// For a pool that is being created or opened, and does not wait for devices before
     /// [`Suspension::begin`].
     pub(crate) fn new(
         pool: &str,
@@ -62,7 +62,7 @@ impl Suspension {
         }
     }
 
-    /// Somebody has the pool.
+    /// Marks the pool as attended.
     pub(crate) fn begin(&self) {
         let mut state = self.state.lock();
         if *state == State::Unattended {
@@ -70,7 +70,7 @@ impl Suspension {
         }
     }
 
-    /// What becomes of writers while the pool is suspended.
+    /// Sets what happens to writers while the pool is suspended.
     pub(crate) fn set_fail_mode(&self, fail_mode: FailMode) {
         *self.fail_mode.lock() = fail_mode;
     }
@@ -85,10 +85,10 @@ impl Suspension {
         self.changed.notify_all();
     }
 
-    /// Suspends the pool until what failed is to be tried again.
+    /// Suspends the pool until the failed operation is to be retried.
     ///
     /// # Errors
-    /// The error itself, when the pool is let go of instead, or nobody has it yet.
+    /// The error itself, when the pool is released instead, or not attended yet.
     pub(crate) fn suspend(&self, error: LiveError) -> Result<(), LiveError> {
         let mut state = self.state.lock();
         if matches!(*state, State::Unattended | State::GivenUp) {
@@ -117,7 +117,7 @@ impl Suspension {
         Ok(())
     }
 
-    /// Lets a suspended pool try again what failed. Returns whether it was suspended.
+    /// Retries the failed operation of a suspended pool. Returns whether it was suspended.
     pub(crate) fn resume(&self) -> bool {
         let mut state = self.state.lock();
         let was_suspended = *state == State::Suspended;
@@ -130,15 +130,15 @@ impl Suspension {
         was_suspended
     }
 
-    /// Nothing is written any more, for this reason unless there is one already, and everybody who
-    /// waits for that is told.
+    /// Stops writing for good, for this reason unless there already is one, and notifies all
+    /// waiters.
     pub(crate) fn fail(&self, error: LiveError) {
         tracing::error!(%error, "the pool is suspended");
         self.failure.lock().end(error);
         self.engine.fail();
     }
 
-    /// Why the pool is not written, if it is not.
+    /// Why the pool is not written, if so.
     pub(crate) fn reason(&self) -> Option<Arc<LiveError>> {
         self.failure.lock().reason()
     }

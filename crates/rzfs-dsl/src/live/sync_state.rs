@@ -1,4 +1,4 @@
-//! What only the syncing thread knows and changes.
+//! The private state of the syncing thread.
 
 use super::amounts::SpaceDelta;
 use super::datasets::dir::Directories;
@@ -14,10 +14,10 @@ use rzfs_format::dsl::DslDataset;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What only the syncing thread knows and changes.
+/// The private state of the syncing thread.
 #[derive(Debug)]
 pub(crate) struct SyncState {
-    /// What labels and the MOS say about the pool.
+    /// The pool's configuration in labels and the MOS.
     pub(crate) config: PoolConfig,
     pub(crate) dirs: Directories,
     pub(crate) features: Features,
@@ -26,29 +26,29 @@ pub(crate) struct SyncState {
     pub(crate) dedup: Arc<DedupTables>,
     pub(crate) config_object: ObjectId,
     pub(crate) history: Option<ObjectId>,
-    /// The directory that the MOS itself is charged to.
+    /// The directory charged for the MOS itself.
     pub(crate) mos_dir: Option<ObjectId>,
-    /// What the MOS takes more since its directory was charged last.
+    /// Growth of the MOS since its directory was last charged.
     pub(crate) mos_delta: SpaceDelta,
-    /// What damage keeps from being freed, since that was charged for last.
+    /// Space that damage keeps from being freed, since it was last charged.
     pub(crate) leaks: Leaks,
     pub(crate) is_deflated: bool,
     /// The configuration has to be written.
     pub(crate) is_config_dirty: bool,
-    /// The lists of auxiliary vdevs that have to be written.
+    /// The lists of auxiliary vdevs that must be written.
     pub(crate) changed_auxiliary: BTreeSet<AuxiliaryKind>,
-    /// Datasets whose properties or names have changed in this txg, by their new names.
+    /// Datasets with changed properties or names in this txg, by their new names.
     pub(crate) changed: Vec<String>,
-    /// Heads that were written in this txg, as they are now.
+    /// Heads written in this txg, in their new state.
     pub(crate) written: BTreeMap<ObjectId, DslDataset>,
 }
 
-/// Where the MOS has what concerns the pool as a whole.
+/// The pool-wide objects of the MOS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolObjects {
     pub(crate) config: ObjectId,
     pub(crate) history: Option<ObjectId>,
-    /// The directory that the MOS itself is charged to.
+    /// The directory charged for the MOS itself.
     pub(crate) mos_dir: Option<ObjectId>,
 }
 

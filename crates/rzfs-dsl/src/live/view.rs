@@ -1,4 +1,4 @@
-//! Reading a pool that changes: its state as of the last durable uberblock.
+//! Reading a live pool: its state as of the last durable uberblock.
 
 use super::devices::current::PoolDevices;
 use super::durable::{Committed, Durable, Held};
@@ -12,14 +12,14 @@ use rzfs_format::indirect::RemovalState;
 use rzfs_format::uberblock::Uberblock;
 use std::sync::Arc;
 
-/// What a pool has from before it was opened for writing, and nobody changes.
+/// State of a pool from before it was opened for writing, which does not change.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct PriorState {
     pub(crate) removal: Option<RemovalState>,
     pub(crate) checkpoint: Option<Uberblock>,
-    /// What becomes of intent logs that cannot be read.
+    /// What happens to intent logs that cannot be read.
     pub(crate) missing_logs: MissingLogs,
-    /// Those that were not followed to their ends when it was opened.
+    /// Those not followed to their ends at import.
     pub(crate) given_up_logs: Vec<GivenUpLog>,
 }
 

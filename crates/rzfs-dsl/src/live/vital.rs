@@ -1,6 +1,6 @@
-//! Objects that stay in memory while a pool is open: txgs change them whoever works in the pool,
-//! and nothing can stand for them. Damage of what is needed for one dataset only, or of what can be
-//! written anew, is met where it is used.
+//! Objects that stay in memory while a pool is open: every txg changes them, and nothing can
+//! replace them. Damage to objects of one dataset only, or to those that can be rewritten, is
+//! handled where they are used.
 
 use super::space::store::{LOGS, UNFLUSHED};
 use crate::mos::config::VDEV_ZAPS;
@@ -9,14 +9,14 @@ use crate::mos::{OBJECT_DIRECTORY as DIRECTORY, features};
 use crate::pool::{Attributes, Pool};
 use rzfs_format::ObjectId;
 
-/// Holds those of a new pool that have their numbers already; whoever makes others holds these.
+/// Holds those of a new pool whose numbers are fixed; the creators of others hold them.
 pub(crate) fn hold_new(mos: &LiveMos) {
     mos.hold(DIRECTORY);
     mos.hold(ObjectId::META_DNODE);
 }
 
-/// Holds those that a pool has on disk, as far as they can be read and there is room: the dnodes of
-/// all objects come last.
+/// Holds those of a pool on disk, as far as they can be read and there is room: the dnodes of all
+/// objects come last.
 pub(crate) fn hold(mos: &LiveMos, pool: &Pool) {
     mos.hold(DIRECTORY);
     let in_directory = |name: &str| pool.directory().object(name).ok().flatten();

@@ -1,4 +1,4 @@
-//! The bookmarks of a head as they are stored (spec 04, section 15).
+//! The stored bookmarks of a head (spec 04, section 15).
 
 use super::MosSource;
 use super::error::MosError;
@@ -7,7 +7,7 @@ use rzfs_format::ObjectId;
 use rzfs_format::bookmark::BookmarkRecord;
 use rzfs_zap::ZapValue;
 
-/// The field of a head's object that leads to its bookmarks.
+/// The field of a head's object that refers to its bookmarks.
 pub(crate) const FIELD: &str = "com.delphix:bookmarks";
 
 /// The ZAP of a head's bookmarks, if it has any.
@@ -28,7 +28,7 @@ pub(crate) fn all<M: MosSource>(
     Ok(bookmarks)
 }
 
-/// The bookmark that is the value of a name in a ZAP.
+/// Decodes a bookmark from its value in a ZAP.
 pub(crate) fn record(zap: ObjectId, value: &ZapValue) -> Result<BookmarkRecord, MosError> {
     BookmarkRecord::decode(value.integers()).map_err(MosError::corrupt(zap))
 }

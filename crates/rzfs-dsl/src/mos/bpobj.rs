@@ -1,4 +1,4 @@
-//! Lists of block pointers that grow and are worked off (spec 04, section 4). They are read by
+//! Lists of block pointers that grow and are drained (spec 04, section 4). They are read by
 //! [`PointerList`](super::pointer_list::PointerList).
 
 use super::error::MosError;
@@ -14,16 +14,16 @@ use rzfs_format::bpobj::{self, BpobjHeader, BpobjVersion, ListMark, stored_form}
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, ObjectId};
 
-/// Bytes of a list's blocks.
+/// Block size of a list in bytes.
 pub(crate) const LIST_BLOCK: u32 = 128 << 10;
 /// Lists within lists; real ones are two or three deep.
 const MAX_DEPTH: usize = 4096;
-/// Lists in a list that are looked at when it is destroyed; what comes after them is leaked.
+/// Sublists visited when a list is destroyed; the remaining ones are leaked.
 const MOST_DESTROYED: usize = 1 << 20;
-/// Entries of a list: more than any pool has blocks, and so few that their places are numbers.
+/// Maximum entries of a list: more than any pool has blocks, with offsets that fit a number.
 const MOST_ENTRIES: u64 = 1 << 48;
 const ENTRY: u64 = BlockPointer::SIZE as u64;
-/// Bytes of an object number in an array of lists.
+/// Size of an object number in an array of sublists, in bytes.
 const NUMBER: u64 = 8;
 
 fn header_of(list: &impl SourceObject) -> Result<BpobjHeader, MosError> {
@@ -37,7 +37,7 @@ fn header_of(list: &impl SourceObject) -> Result<BpobjHeader, MosError> {
     Ok(header)
 }
 
-/// Makes an empty list.
+/// Creates an empty list.
 pub(crate) fn create(
     mos: &MosTx<'_>,
     version: BpobjVersion,
@@ -56,12 +56,12 @@ pub(crate) fn create(
     mos.create_record(ObjectType::BPOBJ, block_size, &empty)
 }
 
-/// Makes sure that an object is a list that can hold what it says it has.
+/// Checks that an object is a list that can hold the entries it claims.
 pub(crate) fn check(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
     Open::new(mos, id).map(drop)
 }
 
-/// Appends pointers, in the form in which lists store them.
+/// Appends pointers, in stored form.
 pub(crate) fn append(
     mos: &MosTx<'_>,
     id: ObjectId,
@@ -99,7 +99,7 @@ pub(crate) fn enqueue(mos: &MosTx<'_>, id: ObjectId, list: ObjectId) -> Result<(
     }
     let mut into = Open::new(mos, id)?;
     add(&mut into.header, list.sums());
-    // What is damaged of it is met, and leaked, when it is worked off.
+    // Damaged parts are found, and leaked, when it is drained.
     let stays = |error: &LiveError| tracing::warn!(%error, "a list of blocks is damaged");
     if let Some((lists, moved)) = list.few_subobjects(mos).unless_damaged(stays)?.flatten() {
         add(&mut list.header, -moved);
@@ -118,9 +118,8 @@ pub(crate) fn enqueue(mos: &MosTx<'_>, id: ObjectId, list: ObjectId) -> Result<(
     mos.set_record(id, &into.header)
 }
 
-/// Takes up to `limit` entries off a list and the lists in it, last ones first; tells whether
-/// nothing is left. What is damaged of them is dropped, and so are lists that are; both count as
-/// entries.
+/// Removes up to `limit` entries from a list and its sublists, last ones first; reports whether the
+/// list is empty. Damaged entries and sublists are dropped; both count as entries.
 pub(crate) fn drain(
     mos: &MosTx<'_>,
     id: ObjectId,
@@ -130,7 +129,7 @@ pub(crate) fn drain(
 ) -> Result<Progress, LiveError> {
     let mut left = limit;
     let mut has_lost = false;
-    // The list that is worked on, below those that it is in.
+    // The current list, after the lists that contain it.
     let mut path = vec![Open::new(mos, id)?];
     loop {
         let Some(open) = path.last_mut() else { return Ok(Progress::EMPTY) };
@@ -168,7 +167,7 @@ pub(crate) fn drain(
     }
     let mut has_more_below = false;
     for mut open in path.into_iter().rev() {
-        // What is being worked off is still the last one of the list that it is in.
+        // The current list is still the last one of its parent.
         open.header.subobject_count += u64::from(has_more_below);
         has_more_below = true;
         open.truncate(mos)?;
@@ -177,8 +176,7 @@ pub(crate) fn drain(
     Ok(Progress::More)
 }
 
-/// Frees a list and the lists in it, as far as they can be read; the blocks on them belong to
-/// others.
+/// Frees a list and its sublists, as far as they can be read; their blocks belong to others.
 pub(crate) fn destroy(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
     let mut path: Vec<Open> = descend(mos, &[], id)?.into_iter().collect();
     for _ in 0..MOST_DESTROYED {
@@ -193,7 +191,7 @@ pub(crate) fn destroy(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
     Ok(())
 }
 
-/// Bytes of an object up to the last one before `end` that is in no hole.
+/// The end of the last data before `end`, skipping holes, in bytes.
 fn data_end(object: &LiveObject, end: u64) -> Result<u64, LiveError> {
     // From `high` to `end` is a hole.
     let (mut low, mut high) = (0, end);
@@ -207,7 +205,7 @@ fn data_end(object: &LiveObject, end: u64) -> Result<u64, LiveError> {
     Ok(high)
 }
 
-/// Opens a list that is in others; `None` where damage forbids it.
+/// Opens a sublist; `None` if it is damaged.
 fn descend(mos: &MosTx<'_>, path: &[Open], id: ObjectId) -> Result<Option<Open>, LiveError> {
     let is_loop = path.len() == MAX_DEPTH || path.iter().any(|open| open.object.id() == id);
     let list = if is_loop {
@@ -219,23 +217,23 @@ fn descend(mos: &MosTx<'_>, path: &[Open], id: ObjectId) -> Result<Option<Open>,
     list.unless_damaged(|error| tracing::warn!(%error, "a list of blocks is lost"))
 }
 
-/// How many of `count` things of `size` bytes at the beginning of an object there are before the hole
-/// that follows, if one does. What damage hides counts as if it was there.
+/// How many of `count` items of `size` bytes at the beginning of an object come before the first
+/// hole. What damage hides counts as present.
 fn before_hole(object: &LiveObject, (count, size): (u64, u64)) -> Result<u64, LiveError> {
     let unknown = |error: &LiveError| tracing::warn!(%error, "a list may be shorter");
     let end = data_end(object, count.saturating_mul(size)).unless_damaged(unknown)?;
     Ok(end.map_or(count, |end| end.div_ceil(size)))
 }
 
-/// Whether a list has been worked off.
+/// Whether a list is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     /// It is empty.
     Empty {
-        /// Whether this call has dropped entries because of damage.
+        /// Whether this call dropped entries because of damage.
         has_lost: bool,
     },
-    /// There are entries left.
+    /// Entries remain.
     More,
 }
 
@@ -243,7 +241,7 @@ impl Progress {
     const EMPTY: Self = Self::Empty { has_lost: false };
 }
 
-/// What was taken off a list.
+/// What was removed from a list.
 #[derive(Default)]
 struct Taken {
     count: usize,
@@ -251,16 +249,16 @@ struct Taken {
     has_lost: bool,
 }
 
-/// What the end of an array of lists has.
+/// The last element of a sublist array.
 enum Subobject {
     List(ObjectId),
-    /// Something that leads to no list, because of damage.
+    /// An invalid one, because of damage.
     Lost,
-    /// Nothing: there are no more.
+    /// Nothing: the array is empty.
     None,
 }
 
-/// A list that is being worked off.
+/// A list being drained.
 struct Open {
     object: LiveObject,
     header: BpobjHeader,
@@ -273,7 +271,7 @@ impl Open {
         Ok(Self { object, header })
     }
 
-    /// Takes the last entries, those of one block at most. Holes are passed over, however long they
+    /// Takes the last entries, at most those of one block. Holes are skipped, however long they
     /// are.
     fn take_entries(
         &mut self,
@@ -313,8 +311,7 @@ impl Open {
         Ok(taken)
     }
 
-    /// Takes the last of the lists in it off its array. Holes in that are passed over, however long
-    /// they are.
+    /// Removes the last sublist from its array. Holes in that are skipped, however long they are.
     fn take_subobject(&mut self) -> Result<Subobject, LiveError> {
         let lost = |error: &LiveError| tracing::warn!(%error, "lists of blocks are lost");
         let Some(last) = self.header.subobject_count.checked_sub(1) else {
@@ -340,7 +337,7 @@ impl Open {
         Ok(list.map_or(Subobject::Lost, Subobject::List))
     }
 
-    /// The array of the lists in it, and how many a block of it has.
+    /// The sublist array, and the number of elements in a block of it.
     fn subobjects(&self) -> Result<Option<(LiveObject, u64)>, LiveError> {
         let Some(array) = self.header.subobjects else { return Ok(None) };
         let array = self.object.objset().object(array)?;
@@ -354,7 +351,7 @@ impl Open {
         sums(&self.header)
     }
 
-    /// The lists in it with their sums, if they fit into a block.
+    /// Its sublists with their sums, if they fit in a block.
     fn few_subobjects(
         &self,
         mos: &MosTx<'_>,
@@ -377,8 +374,7 @@ impl Open {
         Ok(Some((lists, moved)))
     }
 
-    /// Its own entries, in the form in which lists store them, if they fit into a block and nothing
-    /// else is in it.
+    /// Its own entries in stored form, if they fit in a block and it has no sublists.
     fn few_entries(&self) -> Result<Option<Vec<u8>>, LiveError> {
         let size = u64::from(self.object.data_block_size()?);
         let count = self.header.entries;
@@ -404,7 +400,7 @@ impl Open {
         Ok(())
     }
 
-    /// Puts lists in it, of which it counts the sums already.
+    /// Adds sublists whose sums it already includes.
     fn append_subobjects(&mut self, mos: &MosTx<'_>, lists: &[ObjectId]) -> Result<(), LiveError> {
         if lists.is_empty() {
             return Ok(());
@@ -420,7 +416,7 @@ impl Open {
         Ok(())
     }
 
-    /// Frees the blocks behind its entries.
+    /// Frees the blocks after its entries.
     fn truncate(&self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         let end = self.header.entries.saturating_mul(ENTRY);
         let freed = self.object.free(mos.tx(), end, Extent::ToEnd).map_err(LiveError::from);
@@ -435,7 +431,7 @@ impl Open {
         mos.destroy_or_leak(self.object.id())
     }
 
-    /// Writes that the list is empty.
+    /// Writes the list as empty.
     fn reset(mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         if let Some(array) = self.header.subobjects.take() {
             mos.destroy_or_leak(array)?;
@@ -447,7 +443,7 @@ impl Open {
     }
 }
 
-/// What a list says about all of its blocks, and those of the lists in it.
+/// The sums over all of its blocks, including those of sublists.
 pub(super) fn sums(header: &BpobjHeader) -> SpaceDelta {
     SpaceDelta {
         used: header.bytes.cast_signed(),

@@ -1,5 +1,5 @@
-//! The pool's configuration as syncing writes it: the list in the MOS, and the ZAPs of vdevs
-//! (spec 01, sections 4 and 6.1; spec 06, section 19.3).
+//! The pool's configuration as written by syncing: the list in the MOS, and the ZAPs of vdevs (spec
+//! 01, sections 4 and 6.1; spec 06, section 19.3).
 
 use super::packed_list;
 use crate::live::LiveError;
@@ -15,13 +15,12 @@ use rzfs_vdev::{Vdev, VdevConfig, VdevKind, VdevTree};
 
 pub(crate) const VDEV_ZAPS: &str = "com.delphix:vdev_zap_map";
 
-/// The names of active features that labels tell.
+/// The names of active features stored in labels.
 pub(crate) fn features_for_read(features: &Features) -> Result<Vec<NvString>, FormatError> {
     features.in_labels().map(|feature| NvString::new(feature.guid())).collect()
 }
 
-/// Writes the list of spares or of cache devices; a pool that never had any has no object for
-/// them.
+/// Writes the list of spares or of cache devices; a pool that never had any has no object for it.
 pub(crate) fn write_auxiliary<'v>(
     mos: &MosTx<'_>,
     kind: AuxiliaryKind,
@@ -41,7 +40,7 @@ pub(crate) fn write_auxiliary<'v>(
     packed_list::write(mos, id, &list)
 }
 
-/// Makes the ZAPs that vdevs lack, and lists them.
+/// Creates the missing ZAPs of vdevs, and lists them.
 pub(crate) fn create_vdev_zaps(
     mos: &MosTx<'_>,
     features: &mut Features,

@@ -1,4 +1,4 @@
-//! Dead lists: what the snapshot before a dataset had and it has not (spec 04, section 5).
+//! Dead lists: blocks of a dataset's previous snapshot that it no longer has (spec 04, section 5).
 //!
 //! ```text
 //! from version 26     sums, and a ZAP: txg -> list of blocks that were born after it
@@ -24,7 +24,7 @@ use rzfs_zap::NewZap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Blocks of a single list that are put behind keys together.
+/// Blocks of a single list that are sorted into keys together.
 const BATCH: usize = 4096;
 
 /// Whether a dead list is a single list, as in pools before version 26.
@@ -37,8 +37,7 @@ pub(crate) fn is_old<M: MosSource>(mos: &M, id: ObjectId) -> Result<bool, M::Err
     }
 }
 
-/// The lists by their keys: the blocks on each were born after its key, and no later than the next
-/// one.
+/// The lists by key: the blocks on each were born after its key, and no later than the next one.
 pub(crate) fn keys<M: MosSource>(
     mos: &M,
     id: ObjectId,
@@ -66,8 +65,8 @@ fn visit_single<M: MosSource>(
     Ok(())
 }
 
-/// Makes sure that a dead list can be worked with in whichever way: all that is read for that is
-/// there, and what it should be.
+/// Checks that a dead list supports every operation: everything these read can be read and is
+/// valid.
 pub(crate) fn check(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
     sums(mos, id)?;
     if is_old(mos, id)? {
@@ -78,8 +77,8 @@ pub(crate) fn check(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
     lists.into_iter().try_for_each(|list| bpobj::check(mos, list))
 }
 
-/// Makes sure that what two dead lists, which were [checked](check), have up to `since` can become one:
-/// that of a snapshot, `own`, and that of what follows it.
+/// Checks that two dead lists, both [checked](check), can be merged up to `since`: that of a
+/// snapshot, `own`, and that of its successor.
 pub(crate) fn check_merge(
     mos: &MosTx<'_>,
     (list, own): (ObjectId, ObjectId),
@@ -90,7 +89,7 @@ pub(crate) fn check_merge(
     if is_old(mos, into)? {
         return Ok(());
     }
-    // What follows the snapshot loses its later keys before.
+    // The successor's later keys are removed first.
     let end = if is_single { END } else { since };
     let first = keys(mos, into)?.into_keys().next().filter(|first| *first < end);
     let misplaced = || LiveError::corrupt(into)(older_than_all());
@@ -111,7 +110,7 @@ fn older_than_all() -> FormatError {
     FormatError::invalid("dead list", "a block is older than all its keys")
 }
 
-/// Sums over all blocks on a dead list.
+/// The sums over all blocks on a dead list.
 pub(crate) fn sums<M: MosSource>(mos: &M, id: ObjectId) -> Result<DeadlistHeader, M::Error> {
     if !is_old(mos, id)? {
         return mos.record(id);
@@ -120,8 +119,8 @@ pub(crate) fn sums<M: MosSource>(mos: &M, id: ObjectId) -> Result<DeadlistHeader
     Ok(DeadlistHeader { used: bytes, compressed, uncompressed })
 }
 
-/// Sums over the blocks on a dead list that were born after the start of `births` and no later than
-/// its end. Both have to be keys, or the ends of time.
+/// The sums over the blocks on a dead list that were born after the start of `births` and no later
+/// than its end. Both must be keys, or the ends of time.
 pub(crate) fn sums_of<M: MosSource>(
     mos: &M,
     id: ObjectId,
@@ -151,7 +150,7 @@ pub(crate) fn sums_of<M: MosSource>(
 /// The end of time, where there is no later txg.
 pub(crate) const END: Txg = Txg(u64::MAX);
 
-/// Makes an empty dead list: one without keys, or a single list in older pools.
+/// Creates an empty dead list: one without keys, or a single list in older pools.
 pub(crate) fn create(mos: &MosTx<'_>, features: &Features) -> Result<ObjectId, LiveError> {
     if !features.has_deadlists() {
         return bpobj::create(mos, features.list_version(), LIST_BLOCK);
@@ -161,7 +160,7 @@ pub(crate) fn create(mos: &MosTx<'_>, features: &Features) -> Result<ObjectId, L
     mos.create_zap_with(ObjectType::DEADLIST, ObjectType::DEADLIST_HDR, &bonus, &new)
 }
 
-/// Adds a key with an empty list, unless there is one with this key.
+/// Adds a key with an empty list, unless the key exists.
 pub(crate) fn add_key(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -176,7 +175,7 @@ pub(crate) fn add_key(
     mos.insert(id, &name, list.get())
 }
 
-/// Makes a dead list with keys, all with empty lists.
+/// Creates a dead list with keys, all with empty lists.
 pub(crate) fn with_keys(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -187,8 +186,8 @@ pub(crate) fn with_keys(
     Ok(id)
 }
 
-/// The keys of a dead list for what begins as a dataset is, `of` being the dead list that tells
-/// them: those below `end`, or where it is a single list those that the chain of snapshots asks for.
+/// The keys of a dead list for a dataset derived from this one; `of` is the dead list to copy them
+/// from: those below `end`, or for a single list those that the chain of snapshots needs.
 pub(crate) fn keys_behind(
     mos: &MosTx<'_>,
     of: ObjectId,
@@ -216,7 +215,7 @@ fn keys_of_chain(mos: &MosTx<'_>, dataset: &DslDataset) -> Result<BTreeSet<Txg>,
     }
 }
 
-/// Frees a dead list, as far as it can be read; the blocks on it belong to others.
+/// Frees a dead list, as far as it can be read; its blocks belong to others.
 pub(crate) fn destroy(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -236,11 +235,11 @@ pub(crate) fn destroy(
     mos.destroy_or_leak(id)
 }
 
-/// Puts blocks that died, and that the snapshot before has, on a dead list; or those that were
-/// born or died on a livelist. Where a list behind a key is damaged the others get theirs.
+/// Adds blocks that died, and that the previous snapshot has, to a dead list; or births and deaths
+/// to a livelist. If the list of a key is damaged, the others still get theirs.
 ///
 /// # Errors
-/// Among others the first damage: what belongs behind it is on no list.
+/// Among others the first damage: the blocks of that key are on no list.
 pub(crate) fn insert(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -249,7 +248,7 @@ pub(crate) fn insert(
     deflation: Deflation<'_>,
 ) -> Result<(), LiveError> {
     if is_old(mos, id)? {
-        // A pool from before version 26: the dead list is one list.
+        // A pool older than version 26: the dead list is a single list.
         return bpobj::append(mos, id, (pointers, mark), deflation);
     }
     let mut header: DeadlistHeader = mos.record(id)?;
@@ -282,7 +281,7 @@ pub(crate) fn insert(
     damage.map_or(Ok(()), Err)
 }
 
-/// Takes a key away: the blocks behind it are behind the one before it from now on.
+/// Removes a key: its blocks move to the key before it.
 pub(crate) fn remove_key(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -299,9 +298,9 @@ pub(crate) fn remove_key(
     join(mos, features, (id, *before, *into), list)
 }
 
-/// Takes over all blocks of another dead list, which is gone then. Behind which keys they are here is
-/// told by the keys there, of which there may be more; or by their births, where that is a single
-/// list, from before the pool was upgraded. Both were [checked](check_merge).
+/// Moves all blocks from another dead list, which is then destroyed. They are sorted by the keys
+/// there, of which there may be more; or by their births, if it is a single list from before the
+/// pool was upgraded. Both were [checked](check_merge).
 pub(crate) fn merge(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -339,8 +338,7 @@ pub(crate) fn merge(
     mos.destroy_or_leak(other)
 }
 
-/// Moves the blocks that were born after `births` to a list, with their keys; answers with their
-/// sums.
+/// Moves the blocks born after `births` to a list, with their keys; returns their sums.
 pub(crate) fn move_to_list(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -365,7 +363,7 @@ fn leaked(error: &LiveError) {
     tracing::warn!(%error, "blocks of a dead list are leaked");
 }
 
-/// Has what is on `list` be behind a key, together with what is on the list there.
+/// Adds the blocks on `list` to the list of a key.
 fn join(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -379,7 +377,7 @@ fn join(
     enqueue(mos, features, into, list)
 }
 
-/// Has what is on `list` be on another one. The shared empty list stays as it is.
+/// Adds the blocks on `list` to another one. The shared empty list stays as it is.
 fn enqueue(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -398,7 +396,7 @@ fn add(header: &mut DeadlistHeader, delta: SpaceDelta) {
     apply(&mut header.uncompressed, delta.uncompressed);
 }
 
-/// Appends pointers to the list behind a key, which is made if there is only the empty one.
+/// Appends pointers to the list of a key, which is created if it is the shared empty one.
 fn append(
     mos: &MosTx<'_>,
     features: &mut Features,

@@ -1,4 +1,4 @@
-//! The log of a dedup table as it is stored (spec 02, section 9.4).
+//! The stored log of a dedup table (spec 02, section 9.4).
 
 use super::MosSource;
 use super::error::MosError;
@@ -7,11 +7,11 @@ use rzfs_format::ddt::DdtLayout;
 use rzfs_format::ddt::log::{LogHeader, LogRecord, records};
 use rzfs_format::{BlockId, ObjectId};
 
-/// Most entries that the logs of a table have in memory.
+/// Maximum entries in memory for the logs of a table.
 const MAX_LOGGED: usize = 1 << 24;
 
-/// Shows the records of a log whose changes are not in the ZAPs, in the order of the changes: of
-/// several of an entry the last one counts. `take` tells how many entries it has then.
+/// Visits the records of a log whose changes are not in the ZAPs, in the order of the changes: the
+/// last one of an entry counts. `take` returns the number of entries so far.
 pub(crate) fn visit<M: MosSource>(
     mos: &M,
     (log, header): (ObjectId, &LogHeader),

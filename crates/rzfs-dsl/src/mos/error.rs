@@ -1,4 +1,4 @@
-//! Why something of the MOS cannot be read.
+//! Why part of the MOS cannot be read.
 
 use rzfs_dmu::DmuError;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
@@ -6,18 +6,18 @@ use rzfs_zap::ZapError;
 
 const EIO: i32 = 5;
 
-/// Why something of the MOS cannot be read.
+/// Why part of the MOS cannot be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum MosError {
     /// An object cannot be read.
     #[error(transparent)]
     Dmu(#[from] DmuError),
-    /// An object holds what the format does not allow, or contradicts another one.
+    /// An object violates the format, or contradicts another one.
     #[error("object {object} of the MOS: {source}")]
     Corrupt {
         /// The object.
         object: ObjectId,
-        /// What is wrong with it.
+        /// The error.
         source: FormatError,
     },
     /// The object directory lacks an entry that every pool of this kind has.
@@ -26,30 +26,30 @@ pub enum MosError {
         /// The entry.
         name: &'static str,
     },
-    /// An entry of a ZAP is not what its name says.
+    /// An entry of a ZAP is invalid.
     #[error("{name} in object {object} of the MOS: {problem}")]
     Entry {
         /// The object.
         object: ObjectId,
         /// The entry.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// There is more than any real pool has, and more than is read into memory.
+    /// A list is longer than in any real pool, and too long to be read into memory.
     #[error("object {object} of the MOS has more than {limit} {what}")]
     TooMany {
         /// The object.
         object: ObjectId,
-        /// Of what there is too much.
+        /// The kind of element.
         what: &'static str,
-        /// How much is accepted.
+        /// The limit.
         limit: usize,
     },
 }
 
 impl MosError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -58,10 +58,10 @@ impl MosError {
         }
     }
 
-    /// Whether something of the pool is damaged for good: waiting for devices is of no use.
+    /// Whether the pool is permanently damaged: waiting for devices is useless.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
-            // The pool's own structures name what is not there, or is something else.
+            // The pool's own structures refer to a missing or wrong object.
             Self::Dmu(
                 DmuError::NotAllocated { .. }
                 | DmuError::InvalidObject { .. }
@@ -73,12 +73,12 @@ impl MosError {
         }
     }
 
-    /// Wraps an error of the format with its place.
+    /// Adds the location to a format error.
     pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| Self::Corrupt { object, source }
     }
 
-    /// Wraps an error of a ZAP with its place.
+    /// Adds the location to a ZAP error.
     pub(crate) fn zap(object: ObjectId) -> impl Fn(ZapError<DmuError>) -> Self {
         move |source| {
             DmuError::Zap { objset: ObjsetId::MOS, object, source: Box::new(source) }.into()

@@ -1,4 +1,4 @@
-//! The persistent error logs: blocks that were found damaged (spec 01, section 7.3).
+//! The persistent error logs: damaged blocks (spec 01, section 7.3).
 //!
 //! ```text
 //! without head_errlog:  ZAP "objset:object:level:block"
@@ -6,8 +6,7 @@
 //! ```
 //! All numbers are in hex.
 //!
-//! What could not be read since the last txg goes into the log of errors found since the last
-//! scrub.
+//! Read errors since the last txg go into the log of errors found since the last scrub.
 
 use super::error::MosError;
 use super::features::{FeatureStates, Features};
@@ -23,12 +22,12 @@ use rzfs_format::units::Bookmark;
 use rzfs_format::{BlockId, Level, ObjectId, ObjsetId, Txg};
 use std::collections::BTreeSet;
 
-/// Which log an error is in.
+/// The log that an error is in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ErrorLog {
-    /// Found since the last scrub was complete.
+    /// Found since the last completed scrub.
     Last,
-    /// Found by the running or last scrub.
+    /// Found by the current or last scrub.
     Scrub,
 }
 
@@ -47,12 +46,12 @@ impl ErrorLog {
 /// A damaged block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ErrorLogEntry {
-    /// Which log it is in.
+    /// Its log.
     pub log: ErrorLog,
-    /// The block; with `head_errlog` the objset is the head dataset's, whatever snapshot or clone
-    /// the block was found in.
+    /// The block; with `head_errlog` the objset is that of the head dataset, whatever snapshot or
+    /// clone the block was found in.
     pub bookmark: Bookmark,
-    /// When the block was born; known with `head_errlog`.
+    /// The birth txg; known with `head_errlog`.
     pub birth: Option<Txg>,
 }
 
@@ -91,7 +90,7 @@ fn bad_key(object: ObjectId, key: &[u8]) -> MosError {
     MosError::Entry { object, name, problem: "it does not name a block" }
 }
 
-/// The entry of a key; `head` is the head dataset whose log it is in, with `head_errlog`.
+/// The entry of a key; `head` is the head dataset that owns the log, with `head_errlog`.
 fn entry_of(
     zap: ObjectId,
     log: ErrorLog,
@@ -107,7 +106,7 @@ fn entry_of(
     Ok(ErrorLogEntry { log, bookmark, birth: Some(Txg(birth)) })
 }
 
-/// The block that a key names without `head_errlog`.
+/// The block named by a key without `head_errlog`.
 fn bookmark_of(key: &[u8]) -> Option<Bookmark> {
     bookmark(numbers(key)?)
 }
@@ -136,7 +135,7 @@ fn numbers<const N: usize>(key: &[u8]) -> Option<[u64; N]> {
     parts.next().is_none().then_some(numbers)
 }
 
-/// Logs the blocks that turned out to be damaged since the last txg.
+/// Logs the blocks found damaged since the last txg.
 pub(crate) fn log_damage(mos: &MosTx<'_>, features: &Features) -> Result<(), LiveError> {
     let damaged = mos.objset().pipeline().damage().take();
     if damaged.is_empty() {
@@ -145,7 +144,7 @@ pub(crate) fn log_damage(mos: &MosTx<'_>, features: &Features) -> Result<(), Liv
     add(mos, features, ErrorLog::Last, &damaged)
 }
 
-/// Forgets the damaged blocks of a head that is destroyed.
+/// Removes the damaged blocks of a destroyed head.
 pub(crate) fn forget(
     mos: &MosTx<'_>,
     features: &Features,
@@ -165,7 +164,7 @@ pub(crate) fn forget(
     Ok(())
 }
 
-/// Has damaged blocks of a head be those of another one, which takes over what was born up to a txg.
+/// Moves damaged blocks born up to a txg from one head to another.
 pub(crate) fn hand_over(
     mos: &MosTx<'_>,
     features: &Features,
@@ -190,14 +189,14 @@ pub(crate) fn hand_over(
     Ok(())
 }
 
-/// When the block was born that a key of a head's log names.
+/// The birth txg in a key of a head's log.
 fn born_in(key: &str) -> Option<Txg> {
     let [_, _, _, birth] = numbers(key.as_bytes())?;
     Some(Txg(birth))
 }
 
-/// Has logs from before `head_errlog` name heads and births, as they do from now on. Blocks that
-/// are not to be found any more are left out.
+/// Converts logs to the `head_errlog` format, with heads and births. Blocks that no longer exist
+/// are left out.
 pub(crate) fn convert(mos: &MosTx<'_>, features: &Features) -> Result<(), LiveError> {
     for log in ErrorLog::ALL {
         let Some(old) = mos.object_of(DIRECTORY, log.name())? else { continue };
@@ -213,7 +212,7 @@ pub(crate) fn convert(mos: &MosTx<'_>, features: &Features) -> Result<(), LiveEr
     Ok(())
 }
 
-/// The block that is at a place now.
+/// The current block at a location.
 fn damaged_block(mos: &MosTx<'_>, bookmark: Bookmark) -> Option<DamagedBlock> {
     let dataset: DslDataset = mos.record(ObjectId(bookmark.objset.get())).ok()?;
     let pipeline = mos.objset().synced().pipeline().clone();
@@ -249,7 +248,7 @@ fn place(bookmark: &Bookmark) -> String {
     format!("{:x}:{level:x}:{:x}", object.get(), block.0)
 }
 
-/// The ZAP that an entry of another one names, which is made if need be.
+/// The ZAP under a name in another one, created if needed.
 fn zap_of(mos: &MosTx<'_>, parent: ObjectId, name: &str) -> Result<ObjectId, LiveError> {
     if let Some(zap) = mos.object_of(parent, name)? {
         return Ok(zap);
@@ -259,7 +258,7 @@ fn zap_of(mos: &MosTx<'_>, parent: ObjectId, name: &str) -> Result<ObjectId, Liv
     Ok(zap)
 }
 
-/// Adds a key unless it is there: a block that is wanted again and again changes nothing.
+/// Adds a missing key, so that a block that is read again and again changes nothing.
 fn insert(mos: &MosTx<'_>, zap: ObjectId, key: &str) -> Result<(), LiveError> {
     if mos.lookup(zap, key)?.is_none() {
         mos.insert(zap, key, "")?;
@@ -267,8 +266,8 @@ fn insert(mos: &MosTx<'_>, zap: ObjectId, key: &str) -> Result<(), LiveError> {
     Ok(())
 }
 
-/// The head of the file system or volume that a dataset is of; itself 0 for the MOS. A dataset
-/// that is gone has none.
+/// The head of the file system or volume that a dataset belongs to; 0 for the MOS. A destroyed
+/// dataset has none.
 fn head_of(mos: &MosTx<'_>, objset: ObjsetId) -> Option<ObjectId> {
     if objset == ObjsetId::MOS {
         return Some(ObjectId(0));

@@ -1,4 +1,4 @@
-//! Directories and datasets with fields beyond their records: their objects are ZAPs, too (spec 04,
+//! Directories and datasets with fields beyond their records: their objects are also ZAPs (spec 04,
 //! sections 2.2 and 3.4).
 
 use super::error::MosError;
@@ -17,8 +17,8 @@ pub(crate) fn is_extended<M: MosSource>(mos: &M, id: ObjectId) -> Result<bool, M
     Ok(object_type.map_err(MosError::from)? == ObjectType::ZAP_METADATA)
 }
 
-/// The number of a field beyond the record, the first of several (`snapshots_changed` has
-/// nanoseconds behind its seconds); `None` when there is no such field.
+/// The number of a field beyond the record, the first of several (`snapshots_changed` has seconds
+/// and nanoseconds); `None` when there is no such field.
 pub(crate) fn field<M: MosSource>(
     mos: &M,
     id: ObjectId,
@@ -33,12 +33,12 @@ pub(crate) fn field<M: MosSource>(
     Ok(Some(value.first_u64().ok_or_else(no_number)?))
 }
 
-/// Makes sure that the fields beyond the record of a directory or dataset can be changed.
+/// Checks that the fields beyond the record of a directory or dataset can be changed.
 pub(crate) fn check_fields(mos: &MosTx<'_>, id: ObjectId) -> Result<(), LiveError> {
     if is_extended(mos, id)? { mos.check_zap(id) } else { Ok(()) }
 }
 
-/// Makes the blocks of a directory's or dataset's object a ZAP, unless they are one (spec 04,
+/// Turns the blocks of a directory's or dataset's object into a ZAP, unless they are one (spec 04,
 /// section 2.2).
 pub(crate) fn zapify(
     mos: &MosTx<'_>,

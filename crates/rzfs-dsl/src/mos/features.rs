@@ -1,4 +1,4 @@
-//! Feature flags: which ones a pool has enabled and uses, and how syncing counts their users
+//! Feature flags: those enabled and active in a pool, and the counts of their users during sync
 //! (spec 01, section 5).
 
 use super::bpobj::{self, LIST_BLOCK};
@@ -19,15 +19,14 @@ const ENABLED_TXG: &str = "feature_enabled_txg";
 /// The names of all tables in the object directory.
 pub(crate) const TABLES: [&str; 4] = [FOR_READ, FOR_WRITE, DESCRIPTIONS, ENABLED_TXG];
 const EMPTY_LIST: &str = "empty_bpobj";
-/// The version in which lists got sums, and in which they got sub-objects.
+/// The version that added sums to lists, and the one that added sub-objects.
 const LISTS_WITH_SUMS: u64 = 3;
 const LISTS_WITH_SUBOBJECTS: u64 = 26;
 
-/// Features of newer software than OpenZFS 2.3 that pools can have and this software does not
-/// read.
+/// Features newer than OpenZFS 2.3 that pools may have and this implementation does not read.
 const NOT_READ: [Feature; 1] = [Feature::DraidFailureDomains];
 
-/// Whether this software can read pools that use the feature.
+/// Whether this implementation can read pools that use the feature.
 #[must_use]
 pub fn is_supported(feature: Feature) -> bool {
     !NOT_READ.contains(&feature)
@@ -36,11 +35,11 @@ pub fn is_supported(feature: Feature) -> bool {
 /// State of a feature in a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeatureState {
-    /// It cannot be used before the pool is upgraded.
+    /// Unusable until the pool is upgraded.
     Disabled,
-    /// It can be used and is not.
+    /// Usable, but unused.
     Enabled,
-    /// It is used: the number of its users.
+    /// In use, with the number of users.
     Active(u64),
 }
 
@@ -53,7 +52,7 @@ impl FeatureState {
         }
     }
 
-    /// How many use it; `None` if nothing can.
+    /// The number of users; `None` if it is disabled.
     #[must_use]
     pub const fn references(self) -> Option<u64> {
         match self {
@@ -63,19 +62,19 @@ impl FeatureState {
         }
     }
 
-    /// Whether it can be used.
+    /// Whether it is usable.
     #[must_use]
     pub const fn is_enabled(self) -> bool {
         !matches!(self, Self::Disabled)
     }
 
-    /// Whether it is used.
+    /// Whether it is in use.
     #[must_use]
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Active(_))
     }
 
-    /// The value that the pool property `feature@name` shows.
+    /// The value shown by the pool property `feature@name`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,7 +85,7 @@ impl FeatureState {
     }
 }
 
-/// What a feature of a pool is needed for.
+/// What a pool needs a feature for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeatureNeed {
     /// To read the pool.
@@ -95,16 +94,16 @@ pub enum FeatureNeed {
     Writing,
 }
 
-/// A feature that a pool has and this software does not.
+/// A feature of a pool that this implementation does not support.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownFeature {
     /// Its guid.
     pub guid: String,
-    /// How many use it.
+    /// The number of users.
     pub references: u64,
     /// What it is needed for.
     pub need: FeatureNeed,
-    /// What the pool says about it; empty when it says nothing.
+    /// The pool's description of it; may be empty.
     pub description: String,
 }
 
@@ -135,13 +134,13 @@ impl FeatureStates {
         FeatureState::of_count(counts.get(feature.guid()).copied())
     }
 
-    /// Whether a feature is used.
+    /// Whether a feature is in use.
     #[must_use]
     pub fn is_active(&self, feature: Feature) -> bool {
         self.state(feature).is_active()
     }
 
-    /// Features that this software does not have or cannot read, those needed for reading first.
+    /// Features that are unknown or cannot be read, those needed for reading first.
     pub fn unknown(&self) -> impl Iterator<Item = UnknownFeature> + '_ {
         let list = |counts: &'_ BTreeMap<String, u64>, need| {
             let unknown = counts
@@ -160,8 +159,7 @@ impl FeatureStates {
         for_read.into_iter().chain(list(&self.for_write, FeatureNeed::Writing))
     }
 
-    /// Active features without which the pool cannot be used for `need`, and which this software
-    /// does not have.
+    /// Active features that are required for `need` and not supported here.
     pub fn unsupported(&self, need: FeatureNeed) -> impl Iterator<Item = UnknownFeature> + '_ {
         self.unknown().filter(move |feature| {
             feature.references > 0 && (feature.need == need || need == FeatureNeed::Writing)
@@ -178,7 +176,7 @@ impl FeatureStates {
     }
 }
 
-/// Where the features of a pool are kept.
+/// Where a pool's features are stored.
 #[derive(Clone, Copy, Debug)]
 struct Tables {
     for_read: ObjectId,
@@ -233,19 +231,19 @@ fn descriptions<M: MosSource>(
     Ok(described.collect())
 }
 
-/// Reference counts of the features that are enabled, and the objects that depend on them.
+/// Reference counts of the enabled features, and the objects that depend on them.
 #[derive(Debug)]
 pub(crate) struct Features {
     version: u64,
     tables: Option<Tables>,
     counts: BTreeMap<Feature, u64>,
     empty_list: Option<ObjectId>,
-    /// Features that the labels name have become active, or are not any more.
+    /// Features stored in labels have become active or inactive.
     has_new_label: bool,
 }
 
 impl Features {
-    /// The features of a pool that is on disk.
+    /// The features of a pool on disk.
     pub(crate) fn open<M: MosSource>(
         mos: &M,
         version: u64,
@@ -264,12 +262,12 @@ impl Features {
         Self { version, tables: None, counts, empty_list: None, has_new_label: false }
     }
 
-    /// The pool has a later version now.
+    /// Sets a later version of the pool.
     pub(crate) const fn set_version(&mut self, version: u64) {
         self.version = version;
     }
 
-    /// Makes the tables of a pool's features, if its version has features.
+    /// Creates the feature tables of a pool, if its version has features.
     pub(crate) fn create_tables(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         if self.version < FEATURES_VERSION {
             return Ok(());
@@ -296,17 +294,17 @@ impl Features {
         self.counts.get(&feature).is_some_and(|count| *count > 0)
     }
 
-    /// The active features that labels name, in the order of the table.
+    /// The active features stored in labels, in the order of the table.
     pub(crate) fn in_labels(&self) -> impl Iterator<Item = Feature> + '_ {
         Feature::ALL.iter().copied().filter(|f| f.is_label_feature() && self.is_active(*f))
     }
 
-    /// Whether labels have to be written because of features, since this was last asked.
+    /// Whether features require labels to be written, since the last call.
     pub(crate) fn take_new_label(&mut self) -> bool {
         std::mem::take(&mut self.has_new_label)
     }
 
-    /// Enables a feature and those that it depends on.
+    /// Enables a feature and its dependencies.
     pub(crate) fn enable(
         &mut self,
         mos: &MosTx<'_>,
@@ -340,7 +338,7 @@ impl Features {
         Ok(())
     }
 
-    /// Counts users of a feature, which has to be enabled.
+    /// Adds users of a feature, which must be enabled.
     pub(crate) fn add(
         &mut self,
         mos: &MosTx<'_>,
@@ -359,12 +357,12 @@ impl Features {
         mos.set(tables.of(feature), feature.guid(), count)
     }
 
-    /// Whether dead lists have keys, and directories know their clones.
+    /// Whether dead lists have keys, and directories list their clones.
     pub(crate) const fn has_deadlists(&self) -> bool {
         self.version >= LISTS_WITH_SUBOBJECTS
     }
 
-    /// The form of new lists of block pointers.
+    /// The format of new lists of block pointers.
     pub(crate) fn list_version(&self) -> BpobjVersion {
         if self.is_active(Feature::LiveList) {
             BpobjVersion::V3
@@ -377,7 +375,7 @@ impl Features {
         }
     }
 
-    /// One more reference to an empty list: the shared one, if the pool can have it.
+    /// Adds a reference to an empty list: the shared one, if the pool supports it.
     pub(crate) fn empty_list(&mut self, mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
         if !self.is_enabled(Feature::EmptyBpobj) {
             return bpobj::create(mos, self.list_version(), LIST_BLOCK);
@@ -395,12 +393,12 @@ impl Features {
         Ok(id)
     }
 
-    /// Whether this is the shared empty list, to which nothing is appended.
+    /// Whether this is the shared empty list, which is never appended to.
     pub(crate) fn is_empty_list(&self, id: ObjectId) -> bool {
         self.empty_list == Some(id)
     }
 
-    /// One reference to the shared empty list less.
+    /// Releases a reference to the shared empty list.
     pub(crate) fn release_empty_list(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         self.add(mos, Feature::EmptyBpobj, -1)?;
         if !self.is_active(Feature::EmptyBpobj)

@@ -5,8 +5,8 @@
 //! | first records | ring: oldest ... newest, wrapping at any byte   |
 //! ```
 //! Offsets in the header count as if the ring were endless. Each record is its length, a
-//! little-endian word, and a packed list. The records up to the one of the pool's creation are
-//! never overwritten.
+//! little-endian word, and a packed list. The records up to the pool's creation are never
+//! overwritten.
 
 use super::error::MosError;
 use super::live::MosTx;
@@ -21,21 +21,21 @@ use rzfs_format::nvlist::{Encoding, NvList, NvString, NvValue};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{ByteOrder, FormatError, ObjectId, Txg};
 
-/// Bytes of a block of the history.
+/// Block size of the history in bytes.
 const BLOCK: u32 = 128 << 10;
 
 /// Bytes of a record's length.
 const LENGTH_SIZE: u64 = 8;
 
-/// Longest record that is read; records of commands have some kilobytes.
+/// Maximum length of a record; those of commands have some kilobytes.
 const MAX_RECORD: u64 = 64 << 20;
 
-/// The history of a pool takes a thousandth of it, within these bounds.
+/// The history of a pool takes a thousandth of its space, within these bounds.
 const POOL_SHARE: u64 = 1000;
 const MIN_LOG: u64 = 128 << 10;
 const MAX_LOG: u64 = 1 << 30;
 
-/// Where the records are.
+/// The position of the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Header {
     create_len: u64,
@@ -71,7 +71,7 @@ impl BonusRecord for Header {
 }
 
 impl Header {
-    /// Where a logical offset is in the object, and how many bytes follow without a wrap.
+    /// The position of a logical offset in the object, and the bytes up to the next wrap.
     fn place(&self, offset: u64) -> (u64, u64) {
         if offset < self.create_len {
             return (offset, self.create_len - offset);
@@ -81,7 +81,7 @@ impl Header {
         (at, self.max_offset - at)
     }
 
-    /// The `len` bytes from a logical offset on; the caller bounds `len`.
+    /// Reads `len` bytes from a logical offset; the caller bounds `len`.
     fn read(&self, object: &impl SourceObject, offset: u64, len: u64) -> Result<Vec<u8>, MosError> {
         let mut bytes = Vec::with_capacity(len as usize);
         while let Some(missing) = len.checked_sub(bytes.len() as u64).filter(|bytes| *bytes > 0) {
@@ -100,13 +100,13 @@ impl Header {
 
 /// The history of a pool, oldest records first.
 ///
-/// An iterator; it ends after the newest record or after an error, since behind a damaged record
-/// nothing tells where the next one starts.
+/// An iterator; it ends after the newest record or after an error, since the start of the record
+/// after a damaged one is unknown.
 #[derive(Debug)]
 pub struct History {
     object: Object,
     header: Header,
-    /// Logical offset of the next record; `None` when all are read.
+    /// Logical offset of the next record; `None` at the end.
     next: Option<u64>,
 }
 
@@ -119,13 +119,13 @@ impl History {
         Ok(Self { object, header, next: Some(first) })
     }
 
-    /// Number of records that were overwritten.
+    /// Number of overwritten records.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.header.lost
     }
 
-    /// The record at `offset` and where the next one is.
+    /// The record at `offset` and the offset of the next one.
     fn record(&self, offset: u64) -> Result<(HistoryRecord, u64), MosError> {
         let Self { object, header, .. } = self;
         let corrupt = MosError::corrupt(object.id());
@@ -169,49 +169,49 @@ pub struct HistoryRecord {
     list: NvList,
 }
 
-/// What a record tells.
+/// The contents of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HistoryEvent {
-    /// A command that somebody gave.
+    /// A user's command.
     Command {
         /// The command line.
         command: String,
-        /// The user's number.
+        /// The user id.
         user: Option<u64>,
         /// The zone; "linux" there.
         zone: Option<String>,
     },
-    /// What the pool did.
+    /// An operation of the pool.
     Internal {
         /// The operation.
         name: String,
         /// Its details.
         message: String,
-        /// In which txg.
+        /// The txg.
         txg: Option<u64>,
-        /// Name and number of the dataset that it was about.
+        /// Name and number of the dataset concerned.
         dataset: Option<(String, u64)>,
     },
     /// A request to the kernel module.
     Ioctl {
         /// The request.
         name: String,
-        /// What went in.
+        /// The input.
         input: Option<NvList>,
-        /// What came out.
+        /// The output.
         output: Option<NvList>,
         /// The error number; 0 or absent: none.
         errno: Option<i64>,
-        /// How long it took.
+        /// The duration.
         elapsed_ns: Option<u64>,
     },
-    /// An event of old software, by number.
+    /// A numbered event of old software.
     Numbered {
         /// The number.
         number: u64,
         /// Its details.
         message: String,
-        /// In which txg.
+        /// The txg.
         txg: Option<u64>,
     },
     /// Something else; see [`HistoryRecord::list`].
@@ -219,7 +219,7 @@ pub enum HistoryEvent {
 }
 
 impl HistoryRecord {
-    /// The record as it is stored.
+    /// The record as stored.
     #[must_use]
     pub fn list(&self) -> &NvList {
         &self.list
@@ -246,19 +246,19 @@ impl HistoryRecord {
         self.text("history hostname")
     }
 
-    /// How long it took; signed on disk.
+    /// The duration; signed on disk.
     fn elapsed(&self) -> Option<u64> {
         let nanoseconds = self.list.find_i64("elapsed_ns").ok().flatten()?;
         u64::try_from(nanoseconds).ok()
     }
 
-    /// Number of the user who caused it, and the zone on the host.
+    /// The user id of the originator, and the zone on the host.
     #[must_use]
     pub fn origin(&self) -> (Option<u64>, Option<String>) {
         (self.number("history who"), self.text("history zone"))
     }
 
-    /// What it tells.
+    /// The contents.
     #[must_use]
     pub fn event(&self) -> HistoryEvent {
         let message = || self.text("history internal str").unwrap_or_default();
@@ -288,28 +288,28 @@ impl HistoryRecord {
     }
 }
 
-/// Something that is remembered of a pool.
+/// An event to record in the history of a pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A command that somebody gave.
+    /// A user's command.
     Command {
-        /// Its words.
+        /// The command line.
         line: String,
-        /// The user.
+        /// The user id.
         user: u64,
     },
-    /// Something that was done to the pool, or to one of its datasets.
+    /// An operation on the pool or one of its datasets.
     Internal {
         /// The operation: `create`, `set`, `open`, ...
         operation: &'static str,
-        /// What about it.
+        /// The details.
         text: String,
         /// The dataset: its name and object.
         dataset: Option<(String, ObjectId)>,
     },
 }
 
-/// When and where something happened.
+/// Time and place of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Occasion<'a> {
     pub(crate) txg: Txg,
@@ -343,7 +343,7 @@ impl Event {
     }
 }
 
-/// Makes the history of a pool whose normal class has `space` bytes.
+/// Creates the history of a pool whose normal class has `space` bytes.
 pub(crate) fn create(mos: &MosTx<'_>, space: u64) -> Result<ObjectId, LiveError> {
     let max_offset = (space / POOL_SHARE).clamp(MIN_LOG, MAX_LOG);
     let header = Header { create_len: 0, max_offset, begin: 0, end: 0, lost: 0 };
@@ -352,8 +352,8 @@ pub(crate) fn create(mos: &MosTx<'_>, space: u64) -> Result<ObjectId, LiveError>
     Ok(id)
 }
 
-/// Appends a record, over the oldest ones if there is no room. The records up to the first
-/// command stay for ever.
+/// Appends a record, overwriting the oldest ones if there is no room. The records up to the first
+/// command are permanent.
 pub(crate) fn append(
     mos: &MosTx<'_>,
     id: ObjectId,

@@ -19,9 +19,9 @@ use rzfs_format::property::DatasetProperty;
 use rzfs_format::{FormatError, Guid, ObjectId};
 use rzfs_zap::{IntegerSize, ZapValue};
 
-/// The field of a directory's object that leads to its key object.
+/// The field of a directory's object that refers to its key object.
 pub(crate) const KEY_OBJECT_FIELD: &str = "com.datto:crypto_key_obj";
-/// The field of a snapshot's object that tells its ciphertexts from all others.
+/// The field of a snapshot's object that distinguishes its ciphertexts from all others.
 pub(crate) const IV_SET: &str = "com.datto:ivset_guid";
 const SUITE: &str = DatasetProperty::Encryption.stored_name();
 const GUID: &str = "DSL_CRYPTO_GUID";
@@ -52,13 +52,13 @@ pub(crate) fn suite<M: MosSource>(mos: &M, key: ObjectId) -> Result<EncryptionSu
     Ok(EncryptionSuite::from_number(suite).map_err(MosError::corrupt(key))?)
 }
 
-/// How the user gives the key of the encryption root.
+/// How the user supplies the key of the encryption root.
 pub(crate) fn format<M: MosSource>(mos: &M, key: ObjectId) -> Result<KeyFormat, M::Error> {
     let format = number(mos, key, FORMAT)?;
     Ok(KeyFormat::from_number(format).map_err(MosError::corrupt(key))?)
 }
 
-/// How a passphrase becomes the key of the encryption root.
+/// How a passphrase is turned into the key of the encryption root.
 pub(crate) fn derivation<M: MosSource>(mos: &M, key: ObjectId) -> Result<Pbkdf2, M::Error> {
     Ok(Pbkdf2 {
         salt: mos.number(key, SALT)?.unwrap_or(0),
@@ -66,7 +66,7 @@ pub(crate) fn derivation<M: MosSource>(mos: &M, key: ObjectId) -> Result<Pbkdf2,
     })
 }
 
-/// Directories that use it: one, and its clones.
+/// Number of directories that use it: one, and its clones.
 pub(crate) fn references<M: MosSource>(mos: &M, key: ObjectId) -> Result<u64, M::Error> {
     number(mos, key, REFERENCES)
 }
@@ -103,7 +103,7 @@ fn missing(key: ObjectId) -> MosError {
     MosError::corrupt(key)(FormatError::invalid("key object", "it lacks a field"))
 }
 
-/// Makes a key object, which one directory uses.
+/// Creates a key object used by one directory.
 pub(crate) fn create(
     mos: &MosTx<'_>,
     keys: &WrappedKeys,
@@ -115,7 +115,7 @@ pub(crate) fn create(
     Ok(object)
 }
 
-/// Stores keys that were wrapped by another root, or with another key of it.
+/// Stores keys wrapped by another root, or with another key of it.
 pub(crate) fn store(
     mos: &MosTx<'_>,
     object: ObjectId,
@@ -145,7 +145,7 @@ pub(crate) fn store(
     Ok(())
 }
 
-/// Has a new clone use the key object of its origin.
+/// Shares the key object of a new clone's origin.
 pub(crate) fn share(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -157,12 +157,12 @@ pub(crate) fn share(
     mos.set(key, REFERENCES, references(mos, key)?.saturating_add(1))
 }
 
-/// Has another directory be the encryption root of a key object, with the same key.
+/// Sets another directory as the encryption root of a key object, with the same key.
 pub(crate) fn set_root(mos: &MosTx<'_>, key: ObjectId, root: ObjectId) -> Result<(), LiveError> {
     mos.set(key, ROOT, root.get())
 }
 
-/// Ends a directory's use of its key object.
+/// Releases a directory's key object.
 pub(crate) fn release(mos: &MosTx<'_>, key: ObjectId) -> Result<(), LiveError> {
     match references(mos, key)? {
         0 | 1 => mos.destroy(key),

@@ -1,4 +1,4 @@
-//! The MOS as the syncing txg has it, and as a sync pass changes it.
+//! The MOS in the state of the syncing txg, and changing it in a sync pass.
 
 use super::error::MosError;
 use super::open_zaps::OpenZaps;
@@ -13,12 +13,12 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockId, FormatError, ObjectId};
 use rzfs_zap::{KeyRef, NewZap, Zap, ZapError, ZapValue, ZapWriter};
 
-/// log2 of the size of indirect blocks that are not said to be smaller.
+/// log2 of the default size of indirect blocks.
 pub(crate) const INDIRECT_SHIFT: u8 = 17;
-/// Bytes of a block of which there is nothing to say.
+/// Default block size in bytes.
 const SMALLEST_BLOCK: u32 = 512;
 
-/// The MOS with the ZAPs in it that have been used lately, which stay open.
+/// The MOS with its recently used ZAPs, which stay open.
 #[derive(Debug)]
 pub(crate) struct LiveMos {
     objset: LiveObjset,
@@ -39,7 +39,7 @@ impl LiveMos {
         &self.objset
     }
 
-    /// Lets `visit` work with a ZAP that is open, or is opened now.
+    /// Calls `visit` with an open ZAP, opening it if needed.
     fn with_open<T>(
         &self,
         id: ObjectId,
@@ -51,18 +51,18 @@ impl LiveMos {
             Some(zap) => zap,
             None => object.clone().into_zap()?,
         };
-        // After an error the ZAP has to be opened anew.
+        // After an error the ZAP has to be reopened.
         let value = visit(&mut zap, &object).map_err(MosError::zap(id))?;
         zaps.keep(id, zap);
         Ok(value)
     }
 
-    /// Closes the ZAPs that the txg that ends had no use for.
+    /// Closes the ZAPs not used in the ending txg.
     pub(crate) fn close_idle_zaps(&self) {
         self.zaps.lock().close_idle();
     }
 
-    /// The MOS in a pass; `random` gives the salts of new ZAPs.
+    /// The MOS in a pass; `random` generates the salts of new ZAPs.
     pub(crate) fn in_pass<'a>(
         &'a self,
         tx: &'a SyncTx<'a>,
@@ -127,7 +127,7 @@ impl<'a> MosTx<'a> {
         (self.random)()
     }
 
-    /// Makes an object without contents.
+    /// Creates an object without contents.
     pub(crate) fn create(
         &self,
         object_type: ObjectType,
@@ -146,7 +146,7 @@ impl<'a> MosTx<'a> {
         Ok(self.mos.objset.allocate(self.tx, new)?)
     }
 
-    /// Makes an object with a record in its bonus and a block size of its own.
+    /// Creates an object with a record in its bonus and its own block size.
     pub(crate) fn create_record<R: BonusRecord>(
         &self,
         object_type: ObjectType,
@@ -165,13 +165,13 @@ impl<'a> MosTx<'a> {
         Ok(self.object(id)?.set_bonus(self.tx, R::BONUS_TYPE, &record.encode())?)
     }
 
-    /// Makes an empty ZAP.
+    /// Creates an empty ZAP.
     pub(crate) fn create_zap(&self, object_type: ObjectType) -> Result<ObjectId, LiveError> {
         let new = NewZap::new(self.random());
         self.create_zap_with(object_type, ObjectType::NONE, &[], &new)
     }
 
-    /// Makes an empty ZAP of the pool's own, which stays in memory.
+    /// Creates an empty pool-wide ZAP, which stays in memory.
     pub(crate) fn create_held_zap(&self) -> Result<ObjectId, LiveError> {
         let id = self.create_zap(ObjectType::ZAP_METADATA)?;
         self.hold(id);
@@ -183,7 +183,7 @@ impl<'a> MosTx<'a> {
         self.mos.hold(id);
     }
 
-    /// Makes an empty ZAP with a bonus, or of another form.
+    /// Creates an empty ZAP with a bonus, or in another format.
     pub(crate) fn create_zap_with(
         &self,
         object_type: ObjectType,
@@ -198,7 +198,7 @@ impl<'a> MosTx<'a> {
         Ok(id)
     }
 
-    /// Makes an object without contents a ZAP, beside its bonus.
+    /// Turns an object without contents into a ZAP, keeping its bonus.
     pub(crate) fn zapify(&self, id: ObjectId) -> Result<(), LiveError> {
         let object = self.object(id)?;
         object.set_object_type(self.tx, ObjectType::ZAP_METADATA)?;
@@ -208,7 +208,7 @@ impl<'a> MosTx<'a> {
         Ok(())
     }
 
-    /// Frees an object, of whichever kind but the one from which all others are found.
+    /// Frees any object except the object directory.
     pub(crate) fn destroy(&self, id: ObjectId) -> Result<(), LiveError> {
         if id == OBJECT_DIRECTORY {
             let problem = FormatError::invalid("object directory", "something is said to own it");
@@ -219,14 +219,14 @@ impl<'a> MosTx<'a> {
         Ok(self.object(id)?.destroy(self.tx)?)
     }
 
-    /// As [`MosTx::destroy`]; an object that is damaged is leaked.
+    /// As [`MosTx::destroy`]; a damaged object is leaked.
     pub(crate) fn destroy_or_leak(&self, id: ObjectId) -> Result<(), LiveError> {
         let warn = |error: &LiveError| tracing::warn!(%error, object = %id, "an object is leaked");
         self.destroy(id).unless_damaged(warn).map(drop)
     }
 
-    /// Frees an object that a record names as one of its own; one that is damaged, or of another type
-    /// than those are, is leaked: it may be somebody else's.
+    /// Frees an object that a record claims as its own; one that is damaged, or of the wrong type,
+    /// is leaked: it may belong to something else.
     pub(crate) fn destroy_own_or_leak(
         &self,
         id: ObjectId,
@@ -247,7 +247,7 @@ impl<'a> MosTx<'a> {
         }
     }
 
-    /// Lets `change` work on a ZAP in this pass.
+    /// Calls `change` with a ZAP in this pass.
     fn edit<T>(
         &self,
         zap: ObjectId,
@@ -267,7 +267,7 @@ impl<'a> MosTx<'a> {
         self.edit(zap, |writer| writer.update(key, value))
     }
 
-    /// Adds a key that must not be there.
+    /// Adds a key that must not exist.
     pub(crate) fn insert<'k>(
         &self,
         zap: ObjectId,
@@ -278,15 +278,14 @@ impl<'a> MosTx<'a> {
         self.edit(zap, |writer| writer.insert(key, value))
     }
 
-    /// Makes sure that a key can be removed: all that is read for that can be.
+    /// Checks that a key can be removed: everything read for that is readable.
     pub(crate) fn check_removal(&self, zap: ObjectId, key: &str) -> Result<(), LiveError> {
-        // Of a ZAP that stays open the header is known; it is read again when it changes.
+        // The header of an open ZAP is cached; it is reread when it changes.
         self.object(zap)?.read_block(BlockId(0))?;
         self.lookup(zap, key).map(drop)
     }
 
-    /// Makes sure that a ZAP can be changed in whichever place: all its blocks and entries can be
-    /// read.
+    /// Checks that any change of a ZAP is possible: all its blocks and entries can be read.
     pub(crate) fn check_zap(&self, zap: ObjectId) -> Result<(), LiveError> {
         let object = self.object(zap)?;
         let size = u64::from(object.data_block_size()?).max(1);
@@ -299,7 +298,7 @@ impl<'a> MosTx<'a> {
         self.with_zap(zap, |open| open.entries().try_for_each(|entry| entry.map(drop)))
     }
 
-    /// Removes a key; tells whether it was there.
+    /// Removes a key; returns whether it existed.
     pub(crate) fn remove<'k>(
         &self,
         zap: ObjectId,

@@ -1,5 +1,5 @@
-//! Names of directories, snapshots and bookmarks, and what they lead to (spec 04, sections 2, 3 and
-//! 15).
+//! Names of directories, snapshots and bookmarks, and what they refer to (spec 04, sections 2, 3
+//! and 15).
 
 use super::error::MosError;
 use super::{MosSource, one_number};
@@ -7,7 +7,7 @@ use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::{FormatError, ObjectId};
 use rzfs_zap::{Matching, Zap, ZapBlocks, ZapEntry, ZapError, ZapValue};
 
-/// The directory `name` in the one that has these children.
+/// The directory `name` among these children.
 pub(crate) fn child<M: MosSource>(
     mos: &M,
     children: Option<ObjectId>,
@@ -16,7 +16,7 @@ pub(crate) fn child<M: MosSource>(
     children.map_or(Ok(None), |children| mos.object_of(children, name))
 }
 
-/// The head of a directory, which has to be one of that directory; special ones have none.
+/// The head of a directory, which must belong to it; special directories have none.
 pub(crate) fn head<M: MosSource>(
     mos: &M,
     (id, dir): (ObjectId, &DslDir),
@@ -43,7 +43,7 @@ pub(crate) fn all<M: MosSource>(
     Ok(named.collect())
 }
 
-/// The snapshot of a head with this name, and the name as it is stored.
+/// The snapshot of a head with this name, and its stored name.
 pub(crate) fn snapshot<M: MosSource>(
     mos: &M,
     head: &DslDataset,
@@ -55,7 +55,7 @@ pub(crate) fn snapshot<M: MosSource>(
     Ok(Some((name, object)))
 }
 
-/// The value of a name among the snapshots or bookmarks of a head, and the name as it is stored.
+/// The value of a name among the snapshots or bookmarks of a head, and its stored name.
 pub(crate) fn find<M: MosSource>(
     mos: &M,
     (head, names): (&DslDataset, ObjectId),
@@ -66,7 +66,7 @@ pub(crate) fn find<M: MosSource>(
     Ok(found.map(|entry| (String::from_utf8_lossy(entry.name()).into_owned(), entry.value)))
 }
 
-/// Names of snapshots are looked up as those of files are: without regard to case if `folds`.
+/// Snapshot names are looked up like file names: ignoring case if `folds`.
 fn find_in<B: ZapBlocks>(
     zap: &Zap<B>,
     folds: bool,

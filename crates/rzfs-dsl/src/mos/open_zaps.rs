@@ -1,11 +1,11 @@
-//! ZAPs that are open between one use and the next.
+//! ZAPs kept open between uses.
 
 use rzfs_format::ObjectId;
 use rzfs_zap::Zap;
 use std::collections::HashMap;
 
-/// The open ZAPs of an object set. Those that a txg has no use for are closed at its end, so that
-/// only what the pool changes again and again stays in memory.
+/// The open ZAPs of an object set. Those unused by a txg are closed at its end, so that only
+/// frequently changed ones stay in memory.
 #[derive(Debug)]
 pub(crate) struct OpenZaps<B> {
     zaps: HashMap<ObjectId, OpenZap<B>>,
@@ -14,7 +14,7 @@ pub(crate) struct OpenZaps<B> {
 #[derive(Debug)]
 struct OpenZap<B> {
     zap: Zap<B>,
-    /// Whether it was used since idle ones were closed.
+    /// Whether it was used since idle ones were last closed.
     is_used: bool,
 }
 
@@ -25,17 +25,17 @@ impl<B> Default for OpenZaps<B> {
 }
 
 impl<B> OpenZaps<B> {
-    /// Takes a ZAP out if it is open.
+    /// Takes an open ZAP out.
     pub(crate) fn take(&mut self, id: ObjectId) -> Option<Zap<B>> {
         self.zaps.remove(&id).map(|open| open.zap)
     }
 
-    /// Keeps a ZAP that was used.
+    /// Puts a used ZAP back.
     pub(crate) fn keep(&mut self, id: ObjectId, zap: Zap<B>) {
         self.zaps.insert(id, OpenZap { zap, is_used: true });
     }
 
-    /// Closes those that were not used since this was called last.
+    /// Closes those not used since the last call.
     pub(crate) fn close_idle(&mut self) {
         self.zaps.retain(|_, open| std::mem::take(&mut open.is_used));
     }

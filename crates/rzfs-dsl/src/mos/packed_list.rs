@@ -12,9 +12,9 @@ use rzfs_format::nvlist::{Encoding, NvList};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, ObjectId};
 
-/// Longest list that is read; a configuration has some hundred bytes for each device.
+/// Maximum length of a list; a configuration has some hundred bytes per device.
 const MAX_SIZE: u64 = 16 << 20;
-/// Bytes of a block of a list, and what its length is padded to.
+/// Block size of a list in bytes, and the unit its length is padded to.
 const BLOCK: u32 = 16 << 10;
 
 /// Reads the list of an object.
@@ -37,7 +37,7 @@ fn list_in(object: &impl SourceObject) -> Result<NvList, MosError> {
     NvList::decode(&object.bytes_at(0, size as usize)?).map_err(corrupt)
 }
 
-/// Makes an object for a list, under this name in the object directory.
+/// Creates an object for a list, under this name in the object directory.
 pub(crate) fn create(mos: &MosTx<'_>, name: &str) -> Result<ObjectId, LiveError> {
     let (kind, bonus) = (ObjectType::PACKED_NVLIST, ObjectType::PACKED_NVLIST_SIZE);
     let id = mos.create(kind, BLOCK, bonus, &[0; 8])?.id();

@@ -1,5 +1,5 @@
-//! Lists of block pointers in the MOS, as they are read: blocks that are free but not yet given back,
-//! dead lists and livelists (spec 04, sections 4, 5 and 10).
+//! Reading lists of block pointers in the MOS: pending frees, dead lists and livelists (spec 04,
+//! sections 4, 5 and 10).
 
 use rzfs_dmu::{Block, DmuError, Object, Objset, SourceObject};
 use rzfs_format::bpobj::{self, BpobjHeader, BptreeEntry, BptreeHeader, ListMark, list_mark};
@@ -9,23 +9,23 @@ use rzfs_format::{BlockId, BlockPointer, FormatError, Level, ObjectId, ObjsetId}
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// Most lists below one list; each is visited once.
+/// Maximum sublists of a list; each is visited once.
 const MAX_LISTS: usize = 1 << 16;
-/// Blocks of a list that are read together.
+/// Blocks of a list read together.
 const BATCH: u64 = 8;
-/// Bytes of an object number in an array of sub-objects.
+/// Size of an object number in a sub-object array, in bytes.
 const OBJECT_NUMBER: u64 = 8;
 
-/// A list and what it says about itself. Its object can hold all of its entries.
+/// A list and its header. Its object is large enough for all of its entries.
 #[derive(Debug)]
 pub struct PointerList<O = Object> {
     object: O,
     header: BpobjHeader,
-    /// Entries of a block.
+    /// Entries per block.
     per_block: u64,
 }
 
-/// The error of an object whose dnode or bonus contradicts itself.
+/// The error of an object with an inconsistent dnode or bonus.
 fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> DmuError {
     move |source| DmuError::Dnode { objset: ObjsetId::MOS, object, source }
 }
@@ -34,7 +34,7 @@ impl<O: SourceObject> PointerList<O> {
     /// The list in an object.
     ///
     /// # Errors
-    /// [`DmuError`] when it is no list.
+    /// [`DmuError`] when it is not a list.
     pub fn of(object: O) -> Result<Self, DmuError> {
         let corrupt = corrupt(object.id());
         let found = object.object_type()?;
@@ -48,21 +48,20 @@ impl<O: SourceObject> PointerList<O> {
         Ok(Self { object, header, per_block: per_block.max(1) })
     }
 
-    /// The list in an object and, after it, all lists below it. What cannot be opened is an error
-    /// in its place; lists that include each other are one.
+    /// The list in an object, followed by all its sublists. One that cannot be opened yields an
+    /// error in its place; lists that include each other are visited once.
     pub fn with_sublists(object: O) -> impl Iterator<Item = Result<Self, DmuError>> {
         let id = object.id();
         Lists { set: object, pending: vec![id], seen: HashSet::new(), failed: None }
     }
 
-    /// What the list says about itself.
+    /// The header of the list.
     #[must_use]
     pub const fn header(&self) -> &BpobjHeader {
         &self.header
     }
 
-    /// Its own entries from the one with number `first` on. Of a block that cannot be read there
-    /// is one error.
+    /// Its own entries from number `first` on. An unreadable block yields one error.
     pub fn entries_from(
         &self,
         first: u64,
@@ -85,7 +84,7 @@ impl<O: SourceObject> PointerList<O> {
         self.header.entries.div_ceil(self.per_block)
     }
 
-    /// The entries in some of its blocks.
+    /// The entries in a range of its blocks.
     fn read(&self, blocks: Range<u64>) -> Vec<Result<BlockPointer, DmuError>> {
         let contents = match self.object.read_blocks(blocks.clone(), |_| {}) {
             Ok(contents) => contents,
@@ -115,7 +114,7 @@ impl<O: SourceObject> PointerList<O> {
         entries
     }
 
-    /// The lists that this one includes.
+    /// The sublists of this list.
     ///
     /// # Errors
     /// [`DmuError`] when they cannot be read or are too many.
@@ -143,13 +142,13 @@ impl<O: SourceObject> PointerList<O> {
     }
 }
 
-/// A list and all lists below it.
+/// A list and all its sublists.
 struct Lists<O> {
-    /// Some object of their set.
+    /// Any object of their set.
     set: O,
     pending: Vec<ObjectId>,
     seen: HashSet<ObjectId>,
-    /// Why the lists below the last one are not known.
+    /// Why the sublists of the last list are unknown.
     failed: Option<DmuError>,
 }
 
@@ -184,8 +183,8 @@ impl<O: SourceObject> Iterator for Lists<O> {
     }
 }
 
-/// The blocks that a list of allocations and frees leaves allocated: those that were not freed as
-/// often as they were allocated. Memory is that of the list.
+/// The blocks that a list of allocations and frees leaves allocated: those freed fewer times than
+/// allocated. Memory use is that of the list.
 pub(crate) fn survivors(mos: &Objset, id: ObjectId) -> Result<Vec<BlockPointer>, DmuError> {
     let mut entries: Vec<BlockPointer> = Vec::new();
     for list in PointerList::with_sublists(mos.object(id)?) {
@@ -207,14 +206,13 @@ pub(crate) fn survivors(mos: &Objset, id: ObjectId) -> Result<Vec<BlockPointer>,
     Ok(survivors)
 }
 
-/// The destroyed objsets in a list of them whose blocks are still to be freed, by their numbers
-/// in the list.
+/// The destroyed objsets in a list whose blocks are still to be freed, by their index in the list.
 pub(crate) fn destroyed(mos: &Objset, id: ObjectId) -> Result<Vec<(u64, BptreeEntry)>, DmuError> {
     let corrupt = corrupt(id);
     let object = mos.object(id)?;
     let header = BptreeHeader::decode(object.bonus(), object.order()).map_err(&corrupt)?;
     header.check_extent(object.dnode().extent()).map_err(&corrupt)?;
-    // An object can say that it is as long as it likes.
+    // An object can claim any length.
     if header.end.saturating_sub(header.begin) > MAX_LISTS as u64 {
         return Err(corrupt(FormatError::field("bptree", "number of entries", header.end)));
     }

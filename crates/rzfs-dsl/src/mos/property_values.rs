@@ -1,10 +1,10 @@
-//! What a ZAP of properties says about one of them (spec 04, sections 13.1 to 13.3).
+//! The stored entries of a property in a ZAP (spec 04, sections 13.1 to 13.3).
 //!
 //! ```text
 //! P          its own value
-//! P$iuv      its own value, where software that does not know that one finds another under P
-//! P$recvd    the value that a send stream brought, in force where there is none of its own
-//! P$inherit  there is: that the value of the directory above is in force
+//! P$iuv      its own value, where software that does not know it finds another under P
+//! P$recvd    the received value, in effect where there is no own value
+//! P$inherit  if present: the value of the parent directory is in effect
 //! ```
 
 use super::MosSource;
@@ -15,20 +15,20 @@ use rzfs_format::property::DatasetProperty;
 use rzfs_zap::ZapValue;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The mark of a ZAP of which a send stream has said what is in it.
+/// Marks a ZAP whose contents a send stream has set.
 const HAS_RECEIVED: &str = "$hasrecvd";
 
-/// Most bytes of a name in a ZAP.
+/// Maximum length of a name in a ZAP in bytes.
 const MAX_NAME: usize = 255;
 
-/// Whose properties a ZAP has.
+/// The owner of the properties in a ZAP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     Directory,
     Snapshot,
 }
 
-/// What a ZAP says about a property.
+/// The stored entries of a property.
 #[derive(Debug, Default)]
 pub(crate) struct StoredValue {
     own: Option<ZapValue>,
@@ -36,7 +36,7 @@ pub(crate) struct StoredValue {
     hides_received: bool,
 }
 
-/// What a file system or volume stores for its properties, with the marks of where they come from.
+/// The stored properties of a file system or volume, with the marks of their sources.
 #[derive(Clone, Default, Debug)]
 pub struct StoredProperties(BTreeMap<String, ZapValue>);
 
@@ -50,19 +50,19 @@ impl StoredProperties {
         Ok(Self(entries.collect()))
     }
 
-    /// What is stored under a name: a property's, with `$recvd` behind it for what a stream has brought.
+    /// The entry under a name: a property's, with suffix `$recvd` for the received value.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ZapValue> {
         self.0.get(name)
     }
 
-    /// All of it, by name.
+    /// All entries, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ZapValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 }
 
-/// Which of the values of a property is in force.
+/// Which value of a property is in effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     Own,
@@ -87,17 +87,17 @@ impl StoredValue {
         })
     }
 
-    /// Whether it has a value of its own.
+    /// Whether it has its own value.
     pub(crate) const fn is_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Whether a value that a stream brought is in force, or would be.
+    /// Whether a received value is in effect, or would be.
     pub(crate) const fn lets_received(&self) -> bool {
         self.own.is_none() && !self.hides_received
     }
 
-    /// The value in force here; `None` where that of the directory above is.
+    /// The value in effect here; `None` where the parent's is inherited.
     pub(crate) fn in_force(&self) -> Option<(&ZapValue, Origin)> {
         let received = self.received.as_ref().filter(|_| !self.hides_received);
         let own = self.own.as_ref().map(|value| (value, Origin::Own));
@@ -105,7 +105,7 @@ impl StoredValue {
     }
 }
 
-/// Gives a property a value of its own; `shown`: what older software is to find in its place.
+/// Sets a property's own value; `shown`: the value for older software.
 pub(crate) fn set(
     mos: &MosTx<'_>,
     zap: ObjectId,
@@ -124,18 +124,18 @@ pub(crate) fn set(
     }
 }
 
-/// What takes the place of a property's own value.
+/// What replaces a property's own value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fallback {
-    /// The value of the directory above, even if there is a received one.
+    /// The value of the parent directory, even if there is a received one.
     Parent,
-    /// The same in pools that do not tell received values from others.
+    /// The same in pools that do not distinguish received values.
     ParentInOldPool,
     /// The received value, if there is one.
     Received,
 }
 
-/// Takes a property's own value away.
+/// Removes a property's own value.
 pub(crate) fn unset(
     mos: &MosTx<'_>,
     zap: ObjectId,
@@ -146,7 +146,7 @@ pub(crate) fn unset(
     mos.remove(zap, format!("{property}$iuv").as_str())?;
     mos.remove(zap, property)?;
     match successor {
-        // No stream can have brought a value whose name is so long.
+        // A received value cannot have such a long name.
         Fallback::Parent if has_received(mos, zap)? && hidden.len() <= MAX_NAME => {
             mos.set(zap, hidden.as_str(), 0_u64)
         }
@@ -155,12 +155,12 @@ pub(crate) fn unset(
     }
 }
 
-/// Whether a stream has said what a ZAP's properties are: it may have values that streams brought.
+/// Whether a stream has set the properties of a ZAP: it may have received values.
 pub(crate) fn has_received<M: MosSource>(mos: &M, zap: ObjectId) -> Result<bool, M::Error> {
     mos.with_zap(zap, |open| Ok(open.lookup(HAS_RECEIVED)?.is_some()))
 }
 
-/// Gives a property the value that a stream brings.
+/// Sets the received value of a property.
 pub(crate) fn receive(
     mos: &MosTx<'_>,
     zap: ObjectId,
@@ -171,8 +171,7 @@ pub(crate) fn receive(
     mos.set(zap, format!("{property}$recvd").as_str(), value.clone())
 }
 
-/// Takes away what streams have brought, but for these properties; and where no stream has brought
-/// anything, all values.
+/// Removes received values, except for these properties; if nothing was ever received, all values.
 pub(crate) fn clear_received(
     mos: &MosTx<'_>,
     zap: ObjectId,
@@ -183,7 +182,7 @@ pub(crate) fn clear_received(
         let goes = match (name.strip_suffix("$recvd"), knows_received) {
             (Some(property), true) => !stay.contains(property),
             (None, true) => false,
-            // Where the key is says nothing but what is so here.
+            // The key location is never inherited from a stream.
             (_, false) => name != DatasetProperty::KeyLocation.stored_name(),
         };
         if goes {
@@ -193,13 +192,13 @@ pub(crate) fn clear_received(
     note_received(mos, zap)
 }
 
-/// Notes that streams say what a ZAP's properties are, even if they have brought none: its own values stay
-/// from then on, whatever comes.
+/// Marks a ZAP as set by streams, even if they brought no properties: its own values are kept from
+/// then on, whatever is received.
 pub(crate) fn note_received(mos: &MosTx<'_>, zap: ObjectId) -> Result<(), LiveError> {
     mos.set(zap, HAS_RECEIVED, 0_u64)
 }
 
-/// Takes a change of a ZAP back, but for what others have changed since.
+/// Reverts a change of a ZAP, except for what was changed since.
 pub(crate) fn take_back(
     mos: &MosTx<'_>,
     zap: ObjectId,
@@ -208,7 +207,7 @@ pub(crate) fn take_back(
     let now = StoredProperties::read(mos, zap)?;
     let keys: BTreeSet<_> = before.iter().chain(after.iter()).map(|(key, _)| key).collect();
     for key in keys {
-        // The key may have another place by now.
+        // The key may have another location by now.
         let is_ours = key != DatasetProperty::KeyLocation.stored_name()
             && key != HAS_RECEIVED
             && before.get(key) != after.get(key)
@@ -227,7 +226,7 @@ pub(crate) fn take_back(
     Ok(())
 }
 
-/// The keys that say the same of a property as this one: what somebody sets changes all of them.
+/// The keys of the same property: setting it changes all of them.
 fn set_together(key: &str) -> Vec<String> {
     if key.ends_with("$recvd") {
         return vec![key.to_owned()];

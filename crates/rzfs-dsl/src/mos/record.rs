@@ -12,7 +12,7 @@ use rzfs_format::{ByteOrder, FormatError};
 
 /// A record in the bonus of an object.
 pub(crate) trait BonusRecord: Sized {
-    /// The type that such a bonus has.
+    /// The type of such a bonus.
     const BONUS_TYPE: ObjectType;
 
     fn decode(bonus: &[u8], order: ByteOrder) -> Result<Self, FormatError>;
@@ -41,7 +41,7 @@ bonus_records! {
     LogHeader: UINT64_METADATA
 }
 
-/// The record of an object that was read.
+/// The record of an object.
 pub(crate) fn record_of<R: BonusRecord>(object: &impl SourceObject) -> Result<R, MosError> {
     if object.bonus_type()? != R::BONUS_TYPE {
         return Err(object.is_not(object.object_type()?, R::BONUS_TYPE.name()).into());

@@ -1,8 +1,8 @@
-//! How far a receive has come that can be resumed: entries beside the record of the dataset into
-//! which everything is received (spec 08, section 8.1).
+//! The progress of a resumable receive: entries beside the record of the receiving dataset (spec
+//! 08, section 8.1).
 //!
-//! They are written in the txg that has the records that they tell of, so after a crash nothing is
-//! missing before the place that they name.
+//! They are written in the same txg as the records they cover, so after a crash nothing is missing
+//! before the recorded point.
 
 use super::error::MosError;
 use super::extensible::{is_extended, zapify};
@@ -24,7 +24,7 @@ const OFFSET: &str = "com.delphix:resume_offset";
 const BYTES: &str = "com.delphix:resume_bytes";
 const BOOKMARK_SNAPS: &str = "com.delphix:resume_redact_book_snaps";
 
-/// How the rest of the stream has to be sent, too.
+/// Stream features needed for the remainder.
 const FLAGS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::LARGE_BLOCKS, "com.delphix:resume_largeblockok"),
     (StreamFeatures::EMBED_DATA, "com.delphix:resume_embedok"),
@@ -32,22 +32,22 @@ const FLAGS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::RAW, "com.datto:resume_rawok"),
 ];
 
-/// Most snapshots that a redaction bookmark is said to have; real ones have a few.
+/// Maximum snapshots of a redaction bookmark; real ones have a few.
 const MAX_SNAPS: usize = 1 << 12;
 
-/// How far a receive has come: to the last record that was applied.
+/// Progress of a receive: the last record applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResumePoint {
-    /// The object that it is about.
+    /// The object of the record.
     pub object: ObjectId,
-    /// First byte in the object of its block; 0 if it is about the object itself.
+    /// First byte of its block in the object; 0 if it concerns the object itself.
     pub offset: u64,
-    /// Bytes of the stream up to its end, of all attempts and without their first records.
+    /// Bytes of the stream up to its end, over all attempts and without their first records.
     pub bytes: u64,
 }
 
 impl ResumePoint {
-    /// Nothing has come yet.
+    /// Nothing was received yet.
     pub const START: Self = Self { object: ObjectId(1), offset: 0, bytes: 0 };
 
     fn entries(self) -> [(&'static str, u64); 3] {
@@ -55,7 +55,7 @@ impl ResumePoint {
     }
 }
 
-/// Whether a dataset has such a state, of whatever sense.
+/// Whether a dataset has such a state, valid or not.
 pub(crate) fn is_there<M: MosSource>(mos: &M, dataset: ObjectId) -> Result<bool, M::Error> {
     Ok(is_extended(mos, dataset)? && mos.lookup(dataset, TO_GUID)?.is_some())
 }
@@ -71,7 +71,7 @@ pub(crate) fn read<M: MosSource>(
     }
 }
 
-/// The state that the entries of a dataset make.
+/// Decodes the state from the entries of a dataset.
 fn decode<E: From<MosError>>(
     dataset: ObjectId,
     look_up: impl Fn(&str) -> Result<Option<ZapValue>, E>,
@@ -116,7 +116,7 @@ fn decode<E: From<MosError>>(
     })
 }
 
-/// Gives a dataset its state, when nothing has come yet.
+/// Creates the initial state of a dataset.
 pub(crate) fn write(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -139,7 +139,7 @@ pub(crate) fn write(
     set_point(mos, dataset, ResumePoint { object, offset, bytes })
 }
 
-/// Changes how far a dataset with a state has come.
+/// Updates the progress in a dataset's state.
 pub(crate) fn set_point(
     mos: &MosTx<'_>,
     dataset: ObjectId,
@@ -149,7 +149,7 @@ pub(crate) fn set_point(
     point.entries().into_iter().try_for_each(set)
 }
 
-/// Takes the state from a dataset that has got everything.
+/// Removes the state from a completely received dataset.
 pub(crate) fn remove(mos: &MosTx<'_>, dataset: ObjectId) -> Result<(), LiveError> {
     if !is_extended(mos, dataset)? {
         return Ok(());

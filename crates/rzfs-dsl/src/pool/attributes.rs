@@ -20,7 +20,7 @@ impl Attributes {
     /// Opens the object with this number.
     ///
     /// # Errors
-    /// [`PoolError::Mos`] when it does not exist or is no ZAP.
+    /// [`PoolError::Mos`] when it does not exist or is not a ZAP.
     pub fn open(mos: &Objset, id: ObjectId) -> Result<Self, PoolError> {
         let object = mos.object(id)?;
         let zap = object.zap()?;
@@ -41,7 +41,7 @@ impl Attributes {
         MosError::Entry { object: self.id, name: name.to_owned(), problem }.into()
     }
 
-    /// The value of a name as it is stored.
+    /// The stored value of a name.
     ///
     /// # Errors
     /// [`PoolError::Mos`] when it cannot be read.
@@ -52,13 +52,13 @@ impl Attributes {
     /// The number of a name.
     ///
     /// # Errors
-    /// [`PoolError`] when it cannot be read or is something else.
+    /// [`PoolError`] when it cannot be read or has another type.
     pub fn number(&self, name: &str) -> Result<Option<u64>, PoolError> {
         let Some(value) = self.value(name)? else { return Ok(None) };
         Ok(Some(one_number(self.id, name, &value)?))
     }
 
-    /// The object that a name refers to; `None` for a name without value or with 0.
+    /// The object under a name; `None` for a missing name or 0.
     ///
     /// # Errors
     /// As [`Attributes::number`].
@@ -69,7 +69,7 @@ impl Attributes {
     /// The 64-bit numbers of a name.
     ///
     /// # Errors
-    /// [`PoolError`] when it cannot be read or is something else.
+    /// [`PoolError`] when it cannot be read or has another type.
     pub fn words(&self, name: &str) -> Result<Option<Vec<u64>>, PoolError> {
         let Some(value) = self.value(name)? else { return Ok(None) };
         if value.integer_size() == IntegerSize::Eight {
@@ -82,7 +82,7 @@ impl Attributes {
     /// The bytes of a name.
     ///
     /// # Errors
-    /// [`PoolError`] when it cannot be read or is something else.
+    /// [`PoolError`] when it cannot be read or has another type.
     pub fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, PoolError> {
         let Some(value) = self.value(name)? else { return Ok(None) };
         let bytes = value.as_bytes().map(<[u8]>::to_vec);

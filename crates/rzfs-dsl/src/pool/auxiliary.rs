@@ -1,4 +1,4 @@
-//! Hot spares and cache devices: vdevs beside the tree (spec 01, section 4.4).
+//! Hot spares and cache devices: vdevs outside the tree (spec 01, section 4.4).
 
 use super::attributes::Attributes;
 use super::error::PoolError;
@@ -10,7 +10,7 @@ use rzfs_format::nvlist::NvList;
 use rzfs_vdev::{VdevConfig, VdevTree};
 use std::sync::Arc;
 
-/// What an auxiliary vdev is for.
+/// The role of an auxiliary vdev.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AuxiliaryKind {
     /// A hot spare.
@@ -20,7 +20,7 @@ pub enum AuxiliaryKind {
 }
 
 impl AuxiliaryKind {
-    /// The entry of the object directory, and the key of the list in it.
+    /// The name in the object directory, and the key of the list in it.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Spare => "spares",
@@ -32,18 +32,18 @@ impl AuxiliaryKind {
 /// State of an auxiliary vdev.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuxiliaryState {
-    /// Its device is there.
+    /// Its device is present.
     Available,
-    /// It is a spare and stands in for a device of this pool.
+    /// It is a spare in use for a device of this pool.
     InUse,
-    /// Its device was not found, or is something else now.
+    /// Its device was not found, or has other contents now.
     Unavailable,
 }
 
 /// A hot spare or cache device of a pool.
 #[derive(Clone, Debug)]
 pub struct AuxiliaryVdev {
-    /// What it is for.
+    /// Its role.
     pub kind: AuxiliaryKind,
     /// Its configuration, with the path at which it was found.
     pub config: VdevConfig,
@@ -54,7 +54,7 @@ pub struct AuxiliaryVdev {
 }
 
 impl AuxiliaryVdev {
-    /// The vdev of a configuration in a pool with this tree.
+    /// The auxiliary vdev of a configuration, in a pool with this tree.
     pub(crate) fn new(
         kind: AuxiliaryKind,
         config: VdevConfig,
@@ -86,7 +86,7 @@ pub(crate) fn read_configs(
     (0..).zip(configs).map(|(position, config)| vdev(position, config).map_err(&corrupt)).collect()
 }
 
-/// The configuration of an auxiliary vdev; unlike those in the tree it states no position.
+/// Decodes the configuration of an auxiliary vdev; unlike those in the tree it has no position.
 fn vdev(position: u64, list: &NvList) -> Result<VdevConfig, FormatError> {
     let mut list = list.clone();
     list.insert("id", position)?;

@@ -1,4 +1,4 @@
-//! The property `compatibility`: which features an administrator wants a pool to have (spec 01,
+//! The property `compatibility`: the features an administrator allows a pool to have (spec 01,
 //! section 5.5).
 
 mod sets;
@@ -9,13 +9,13 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// Where the files are looked for: the administrator's, then the distribution's.
+/// Directories of the files: the administrator's, then the distribution's.
 const DIRECTORIES: [&str; 2] = ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
 
-/// Largest file.
+/// Maximum file size.
 const MAX_SIZE: u64 = 16 << 10;
 
-/// Why the wanted features are not known.
+/// Why the allowed features are unknown.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CompatibilityError {
     /// No directory has the file, or it cannot be read.
@@ -24,7 +24,7 @@ pub enum CompatibilityError {
     /// The file is empty, too long, or does not end with a newline.
     #[error("compatibility file '{0}' is malformed")]
     Malformed(String),
-    /// The administrator's file has a word that is no feature.
+    /// The administrator's file has an unknown feature.
     #[error("compatibility file '{file}' names the unknown feature '{word}'")]
     UnknownFeature {
         /// The file.
@@ -34,9 +34,9 @@ pub enum CompatibilityError {
     },
 }
 
-/// The features that a value of the property asks for: all without a value or with `off`, none
-/// with `legacy`, else those that all of the named files list. The files that OpenZFS ships are
-/// known also where they are not installed.
+/// The features allowed by a value of the property: all without a value or with `off`, none with
+/// `legacy`, else those that all of the named files list. The files that OpenZFS ships are built
+/// in.
 ///
 /// # Errors
 /// [`CompatibilityError`] when a file cannot be used.
@@ -86,7 +86,7 @@ fn read(name: &str, directories: &[&Path]) -> Result<BTreeSet<Feature>, Compatib
             Some(feature) => {
                 features.insert(feature);
             }
-            // What the distribution ships may know newer features.
+            // Files of the distribution may list newer features.
             None if index > 0 => {}
             None => {
                 let (file, word) = (name.to_owned(), word.to_owned());

@@ -1,16 +1,15 @@
-//! Reading dedup tables ahead of their use.
+//! Prefetching dedup tables.
 
 use super::attributes::Attributes;
 use super::error::PoolError;
 use super::{Pool, ReadOnly};
 use rzfs_format::ddt::{self, DdtClass};
 
-/// Bytes of a table that are asked for at a time.
+/// Bytes of a table requested at a time.
 const PREFETCH: u64 = 4 << 20;
 
 impl Pool<ReadOnly> {
-    /// Reads all blocks of the dedup tables, so that they are in the cache as far as there is
-    /// room.
+    /// Reads all blocks of the dedup tables into the cache, as far as there is room.
     ///
     /// # Errors
     /// [`PoolError`]: a table cannot be read.

@@ -1,18 +1,18 @@
-//! What old software has left behind.
+//! Damage left by old software.
 
 use serde::{Deserialize, Serialize};
 
-/// An on-disk incompatibility of old software that a pool suffers from.
+/// An on-disk incompatibility caused by old software.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Erratum {
-    /// 1: a scrub of old software left a larger state behind.
+    /// 1: a scrub by old software left a larger state behind.
     Scrub,
-    /// 2: a background destroy of old software left a flag behind.
+    /// 2: a background destroy by old software left a flag behind.
     AsyncDestroy,
-    /// 3: encrypted datasets of development versions.
+    /// 3: encrypted datasets written by development versions.
     EncryptionFormat,
-    /// 4: encrypted snapshots without what raw receives need to verify them.
+    /// 4: encrypted snapshots without IV set guids, which raw receives need for verification.
     EncryptionIvSets,
 }
 
@@ -21,7 +21,7 @@ impl Erratum {
     pub const ALL: [Self; 4] =
         [Self::Scrub, Self::AsyncDestroy, Self::EncryptionFormat, Self::EncryptionIvSets];
 
-    /// The number that tools show.
+    /// The number shown by tools.
     #[must_use]
     pub const fn number(self) -> u64 {
         match self {

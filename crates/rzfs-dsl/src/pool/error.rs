@@ -1,4 +1,4 @@
-//! Why something of an open pool cannot be read.
+//! Why part of an open pool cannot be read.
 
 use crate::mos::error::MosError;
 use rzfs_dmu::DmuError;
@@ -7,16 +7,16 @@ use rzfs_metaslab::MetaslabError;
 
 const EIO: i32 = 5;
 
-/// Why something of an open pool cannot be read.
+/// Why part of an open pool cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// Something of the MOS cannot be read.
+    /// The MOS cannot be read.
     #[error(transparent)]
     Mos(#[from] MosError),
-    /// The pool is called what no pool can be called.
+    /// The pool has an invalid name.
     #[error("the pool is called {name:?}, which is no pool's name")]
     ImpossibleName {
-        /// What it is called.
+        /// The name.
         name: String,
     },
     /// Space accounting is damaged.
@@ -31,7 +31,7 @@ impl From<DmuError> for PoolError {
 }
 
 impl PoolError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -40,12 +40,12 @@ impl PoolError {
         }
     }
 
-    /// Whether something of the pool is damaged for good: waiting for devices is of no use.
+    /// Whether the pool is permanently damaged: waiting for devices is useless.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(self, Self::Mos(error) if error.is_damage())
     }
 
-    /// Wraps an error of the format with its place.
+    /// Adds the location to a format error.
     pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| MosError::Corrupt { object, source }.into()
     }

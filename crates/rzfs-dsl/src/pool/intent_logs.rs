@@ -1,4 +1,4 @@
-//! Intent logs that nobody has replayed.
+//! Unreplayed intent logs.
 
 use super::{Pool, PoolError};
 use rzfs_dmu::{BlockError, Objset};
@@ -6,11 +6,10 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{BlockPointer, ObjsetId};
 
 impl<Mode> Pool<Mode> {
-    /// The head datasets whose intent log holds records that were never replayed: what they would
-    /// change is not seen.
+    /// The head datasets with unreplayed intent log records, whose changes are not visible.
     ///
     /// # Errors
-    /// [`PoolError`] when the MOS cannot be searched. Datasets that cannot be read are left out.
+    /// [`PoolError`] when the MOS cannot be searched. Unreadable datasets are left out.
     pub fn unreplayed_logs(&self) -> Result<Vec<ObjsetId>, PoolError> {
         let mut logs = Vec::new();
         for entry in self.inner.mos.objects() {
@@ -29,8 +28,8 @@ impl<Mode> Pool<Mode> {
         Ok(logs)
     }
 
-    /// Whether the objset of a head has log records. A log whose first block was set aside but
-    /// never written has none; one whose first block cannot be read now may have some.
+    /// Whether the objset of a head has log records. A log whose first block was reserved but never
+    /// written has none; one whose first block is unreadable now may have some.
     fn has_log(&self, id: ObjsetId, root: &BlockPointer) -> bool {
         if root.is_hole() {
             return false;

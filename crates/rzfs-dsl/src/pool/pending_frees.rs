@@ -1,4 +1,4 @@
-//! Space of what is destroyed, until it is free.
+//! Space of destroyed datasets that is not free yet.
 
 use super::{Parts, Pool, PoolError};
 use crate::mos::MosSource;
@@ -11,12 +11,12 @@ use rzfs_format::dsl::DslDir;
 pub struct PendingFrees {
     /// Blocks of destroyed snapshots.
     pub free_list: Option<BpobjHeader>,
-    /// File systems that are being destroyed.
+    /// File systems being destroyed.
     pub destroying: Option<BptreeHeader>,
 }
 
 impl<Mode> Pool<Mode> {
-    /// What is still to be freed in the background.
+    /// Pending background frees.
     ///
     /// # Errors
     /// [`PoolError`] when it cannot be read.
@@ -32,10 +32,10 @@ impl<Mode> Pool<Mode> {
         Ok(frees)
     }
 
-    /// Bytes that destroyed datasets still take (`freeing`).
+    /// Bytes still used by destroyed datasets (`freeing`).
     ///
     /// # Errors
-    /// [`PoolError`] when the directory that they are charged to cannot be read.
+    /// [`PoolError`] when the directory charged for them cannot be read.
     pub fn freeing(&self) -> Result<u64, PoolError> {
         self.used_by("$FREE")
     }
@@ -43,12 +43,12 @@ impl<Mode> Pool<Mode> {
     /// Bytes that can never be freed because of damage (`leaked`).
     ///
     /// # Errors
-    /// [`PoolError`] when the directory that they are charged to cannot be read.
+    /// [`PoolError`] when the directory charged for them cannot be read.
     pub fn leaked(&self) -> Result<u64, PoolError> {
         self.used_by("$LEAK")
     }
 
-    /// A directory below the root that is not a dataset, such as `$MOS`; old pools lack some.
+    /// A special directory below the root, such as `$MOS`; old pools lack some.
     pub(crate) fn special_directory(&self, name: &str) -> Result<Option<ObjectId>, PoolError> {
         let Parts { mos, root_dataset, .. } = &*self.inner;
         let root: DslDir = mos.record(*root_dataset)?;
@@ -56,7 +56,7 @@ impl<Mode> Pool<Mode> {
         Ok(mos.object_of(children, name)?)
     }
 
-    /// Bytes that a directory below the root that is not a dataset is charged for.
+    /// Bytes charged to a special directory below the root.
     fn used_by(&self, name: &str) -> Result<u64, PoolError> {
         let Some(dir) = self.special_directory(name)? else { return Ok(0) };
         Ok(self.inner.mos.record::<DslDir>(dir)?.used)

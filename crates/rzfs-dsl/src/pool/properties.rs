@@ -1,4 +1,4 @@
-//! The properties that a pool stores (spec 01, section 7.1).
+//! The stored properties of a pool (spec 01, section 7.1).
 
 use super::attributes::Attributes;
 use super::error::PoolError;
@@ -13,16 +13,16 @@ use rzfs_format::property::PoolProperty;
 pub struct Stored<T> {
     /// The value.
     pub value: T,
-    /// Where it comes from.
+    /// Its source.
     pub source: PropertySource,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PropertySource {
-    /// Nobody set it.
+    /// Not set.
     Default,
-    /// It was set.
+    /// Set.
     Local,
 }
 
@@ -37,26 +37,26 @@ impl<T> Stored<T> {
 }
 
 impl<T: PartialEq> Stored<T> {
-    /// A value that is stored. One that is the default cannot be told from one that nobody has set.
+    /// A stored value. One that equals the default counts as not set.
     fn of(value: T, default: &T) -> Self {
         if value == *default { Self::default(value) } else { Self::local(value) }
     }
 }
 
-/// What a pool does when a device that it cannot do without fails.
+/// What a pool does when an essential device fails.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum FailMode {
-    /// It waits for the device.
+    /// Waits for the device.
     #[default]
     Wait,
-    /// It answers with EIO.
+    /// Returns EIO.
     Continue,
-    /// It stops the system.
+    /// Stops the system.
     Panic,
 }
 
 impl FailMode {
-    /// The mode that a pool stores as this number.
+    /// The mode stored as this number.
     #[must_use]
     pub const fn from_number(number: u64) -> Option<Self> {
         match number {
@@ -67,7 +67,7 @@ impl FailMode {
         }
     }
 
-    /// The value that `zpool get` shows.
+    /// The value shown by `zpool get`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,8 +78,8 @@ impl FailMode {
     }
 }
 
-/// The properties that a pool stores; what was never set has its default, and so has what holds a
-/// value that means nothing.
+/// The stored properties of a pool; unset properties and those with an invalid value have their
+/// defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolProperties {
     /// `ashift`: log2 of the sector size for new vdevs; 0 = as the devices say.
@@ -162,7 +162,7 @@ impl PoolProperties {
         }
     }
 
-    /// Takes a stored number in place of a default.
+    /// Overrides a default with a stored number.
     fn set(&mut self, name: &str, number: u64) {
         let flag = match number {
             0 => Some(false),

@@ -1,4 +1,4 @@
-//! What opening an older state of a pool costs.
+//! The cost of opening an older state of a pool.
 
 use rzfs_format::Txg;
 
@@ -9,7 +9,7 @@ pub struct RewindInfo {
     pub txg: Txg,
     /// When it was written, in seconds since 1970.
     pub timestamp: u64,
-    /// Seconds of changes that it lacks.
+    /// Seconds of changes that are lost.
     pub seconds_lost: u64,
     /// Damaged blocks of data in its last txgs.
     pub data_errors: u64,

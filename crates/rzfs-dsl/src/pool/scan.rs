@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 const WHAT: &str = "scan";
 
-/// What a scan is for.
+/// The purpose of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScanFunction {
-    /// Every block is read and checked.
+    /// Reads and checks every block.
     Scrub,
-    /// What a device lacks is written to it.
+    /// Writes missing data to a device.
     Resilver,
 }
 
-/// How far a scan is.
+/// The progress of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanStatus {
-    /// It runs, or will once the pool is open for writing.
+    /// It is running, or will be once the pool is open for writing.
     Running,
-    /// It has come to its end.
+    /// It is complete.
     Finished,
     /// It was cancelled.
     Canceled,
@@ -31,25 +31,25 @@ pub enum ScanStatus {
 /// The state of the last scan: `scan` in the object directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScanState {
-    /// What it is for.
+    /// Its purpose.
     pub function: ScanFunction,
-    /// How far it is.
+    /// Its progress.
     pub status: ScanStatus,
-    /// Blocks born after this txg are looked at ...
+    /// Blocks born after this txg are examined ...
     pub min_txg: Txg,
     /// ... up to and including this one.
     pub max_txg: Txg,
-    /// When it began, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub start_time: u64,
-    /// When it ended, in seconds since 1970; 0 while it runs.
+    /// End time, in seconds since 1970; 0 while it is running.
     pub end_time: u64,
-    /// Bytes to look at.
+    /// Bytes to examine.
     pub to_examine: u64,
-    /// Bytes that were looked at.
+    /// Bytes examined.
     pub examined: u64,
-    /// Bytes that were skipped because they need no repair.
+    /// Bytes skipped because they need no repair.
     pub skipped: u64,
-    /// Bytes that were repaired or resilvered.
+    /// Bytes repaired or resilvered.
     pub processed: u64,
     /// Errors that could not be repaired.
     pub errors: u64,
@@ -58,8 +58,8 @@ pub struct ScanState {
 }
 
 impl ScanState {
-    /// Decodes the entry's words; `None` when no scan was ever run. Old pools have fewer words,
-    /// and other words at their places if software before version 25 wrote them.
+    /// Decodes the entry's words; `None` when there was no scan. Old pools have fewer words, and in
+    /// other positions if written by software before version 25.
     ///
     /// # Errors
     /// [`FormatError::Field`] for an unknown function or state.
@@ -95,16 +95,16 @@ impl ScanState {
     }
 }
 
-/// How far the last expansion of a RAID-Z vdev is.
+/// The progress of the last expansion of a RAID-Z vdev.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExpansionState {
-    /// How far it is.
+    /// Its progress.
     pub status: ScanStatus,
-    /// When it began, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub start_time: u64,
-    /// When it ended, in seconds since 1970; 0 while it runs.
+    /// End time, in seconds since 1970; 0 while it is running.
     pub end_time: u64,
-    /// Bytes that were copied.
+    /// Bytes copied.
     pub copied: u64,
 }
 

@@ -12,32 +12,32 @@ use rzfs_format::ddt::{self, DdtClass, DdtHistogram, DdtKey, DdtLayout, DdtStats
 use rzfs_vdev::VdevTree;
 use std::collections::HashMap;
 
-/// Logs of a dedup table: one takes changes while the other is moved to the ZAPs.
+/// Logs of a dedup table: one takes changes while the other is flushed to the ZAPs.
 const LOGS: usize = 2;
 
 /// A dedup table.
 #[derive(Clone, Debug)]
 pub struct DedupTable {
-    /// The checksum by which its blocks are known.
+    /// The checksum that identifies its blocks.
     pub checksum: ChecksumFunction,
     /// How its entries are stored.
     pub layout: DdtLayout,
     /// Its blocks by number of references.
     pub histogram: DdtHistogram,
-    /// Bytes that its objects take.
+    /// Bytes used by its objects.
     pub size_on_disk: u64,
 }
 
-/// How much block cloning saves.
+/// The savings of block cloning.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct CloneSavings {
-    /// Bytes of blocks that are shared.
+    /// Bytes of shared blocks.
     pub used: u64,
-    /// Bytes that they would take more if they were not.
+    /// Bytes saved by sharing them.
     pub saved: u64,
 }
 
-/// Reads what block cloning saves.
+/// Reads the savings of block cloning.
 pub(super) fn clone_savings(
     mos: &Objset,
     directory: &Attributes,
@@ -53,7 +53,7 @@ pub(super) fn clone_savings(
     Ok(savings)
 }
 
-/// Reads the statistics of all dedup tables, and the logs of those that have some.
+/// Reads the statistics of all dedup tables, and their logs, if any.
 pub(super) fn dedup_tables(
     mos: &Objset,
     directory: &Attributes,
@@ -101,7 +101,7 @@ impl Reader<'_> {
         Ok(Some(table))
     }
 
-    /// Adds what the ZAPs of a table hold; tells whether there are any.
+    /// Adds the contents of a table's ZAPs; returns whether there are any.
     fn stored(&self, names: &Attributes, table: &mut DedupTable) -> Result<bool, PoolError> {
         let mut found = false;
         for class in DdtClass::ALL {
@@ -120,7 +120,7 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// Adds the entries in the logs of a table, which its statistics leave out.
+    /// Adds the entries in the logs of a table, which its statistics exclude.
     fn logged(&self, names: &Attributes, table: &mut DedupTable) -> Result<(), PoolError> {
         let mut logs = Vec::new();
         for index in 0..LOGS {
@@ -130,7 +130,7 @@ impl Reader<'_> {
             table.size_on_disk = table.size_on_disk.saturating_add(used);
             logs.push((self.mos.record::<LogHeader>(object)?, object));
         }
-        // What is being moved is older than what is active.
+        // The flushing log is older than the active one.
         logs.sort_by_key(|(header, _)| header.role == LogRole::Active);
         let mut entries = HashMap::new();
         for (header, object) in logs {

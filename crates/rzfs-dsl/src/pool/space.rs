@@ -1,4 +1,4 @@
-//! How much of each top-level vdev is allocated (spec 06, section 5).
+//! The allocated space of each top-level vdev (spec 06, section 5).
 
 use super::attributes::Attributes;
 use super::error::PoolError;
@@ -15,23 +15,23 @@ use rzfs_metaslab::space_map::SpaceMap;
 use rzfs_vdev::{Vdev, VdevKind, VdevTree};
 use std::collections::BTreeMap;
 
-/// Space of a top-level vdev, in bytes with redundancy, as `zpool list -v` shows it.
+/// Space of a top-level vdev, in bytes including redundancy, as shown by `zpool list -v`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VdevSpace {
     /// The vdev.
     pub vdev: VdevId,
-    /// What its metaslabs have.
+    /// Total size of its metaslabs.
     pub size: u64,
-    /// What is allocated.
+    /// Allocated bytes.
     pub allocated: u64,
-    /// Fragmentation of its free space in percent; `None` if its space maps do not tell.
+    /// Fragmentation of its free space in percent; `None` if its space maps do not record it.
     pub fragmentation: Option<u64>,
-    /// What is allocated only because the pool's checkpoint needs it.
+    /// Bytes allocated only for the pool's checkpoint.
     pub checkpoint: u64,
 }
 
 impl VdevSpace {
-    /// What is free.
+    /// Free bytes.
     #[must_use]
     pub const fn free(&self) -> u64 {
         self.size.saturating_sub(self.allocated)
@@ -82,11 +82,11 @@ fn log_maps(mos: &Objset, directory: &Attributes) -> Result<Vec<LogMap>, PoolErr
     Ok(maps.collect())
 }
 
-/// Most metaslabs of a vdev that is not there, which OpenZFS gives to one of 500 TB. The size of
-/// one that is there is known; of others only the configuration speaks, and it can say anything.
+/// Maximum metaslabs of a missing vdev; OpenZFS gives as many to one of 500 TB. The size of a
+/// present vdev is known; for others there is only the configuration, which is untrusted.
 const MAX_ABSENT_METASLABS: u64 = 1 << 15;
 
-/// What the configuration says about a vdev's metaslabs; `None` for vdevs without any.
+/// The metaslab geometry in the configuration; `None` for vdevs without metaslabs.
 pub(crate) fn geometry(tree: &VdevTree, vdev: Vdev<'_>, id: VdevId) -> Option<VdevGeometry> {
     if matches!(vdev.kind(), VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing) {
         return None;
@@ -143,8 +143,8 @@ pub(super) fn vdev_space(
     Ok(space)
 }
 
-/// Bytes of a vdev that only the checkpoint needs: its checkpoint space map holds frees only, so
-/// the sum in its header is negative.
+/// Bytes of a vdev needed only by the checkpoint: its checkpoint space map holds frees only, so the
+/// sum in its header is negative.
 fn checkpointed(mos: &Objset, vdev: Vdev<'_>, geometry: &VdevGeometry) -> Result<u64, PoolError> {
     let Some(zap) = top_attributes(mos, vdev)? else { return Ok(0) };
     let Some(object) = zap.object("com.delphix:pool_checkpoint_sm")? else { return Ok(0) };
@@ -153,21 +153,21 @@ fn checkpointed(mos: &Objset, vdev: Vdev<'_>, geometry: &VdevGeometry) -> Result
     Ok(map.header().allocated.min(0).unsigned_abs())
 }
 
-/// Bytes by which a pool's space is larger or smaller than its vdevs.
+/// Adjustments of a pool's space relative to its vdevs, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Adjustments {
-    /// What dedup and block cloning save.
+    /// Savings of dedup and block cloning.
     pub(super) saved: u64,
-    /// What is freed but not yet given back.
+    /// Deferred frees.
     pub(super) deferred: u64,
-    /// Whether RAID-Z counts as what data takes on it without parity.
+    /// Whether RAID-Z space is counted without parity.
     pub(super) deflate: bool,
 }
 
-/// Vdevs with more metaslabs keep one for the intent log.
+/// Vdevs with more metaslabs reserve one for the intent log.
 const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
 
-/// Bytes that a pool has for datasets, used or not (spec 06, section 21).
+/// Bytes in a pool for datasets, used or not (spec 06, section 21).
 pub(super) fn usable(
     mos: &Objset,
     tree: &VdevTree,
@@ -184,7 +184,7 @@ pub(super) fn usable(
         };
         checkpoint = checkpoint.saturating_add(deflated(checkpointed(mos, top, vdev.geometry())?));
         match top.allocation_bias() {
-            // OpenZFS 2.3 does not count what special and dedup vdevs hold, though datasets are
+            // OpenZFS 2.3 does not count the space of special and dedup vdevs, though datasets are
             // charged for it.
             Some(_) => {}
             None if top.own_config().top.non_allocating => {}
@@ -200,7 +200,7 @@ pub(super) fn usable(
     Ok(normal.saturating_add(adjustments.saved).saturating_sub(taken))
 }
 
-/// Bytes of the metaslab that a vdev keeps for the intent log: its emptiest.
+/// Size of the metaslab that a vdev reserves for the intent log: its emptiest.
 fn embedded_log(vdev: &VdevMetaslabs) -> u64 {
     if vdev.metaslabs().len() <= EMBEDDED_LOG_MIN_METASLABS {
         return 0;

@@ -5,13 +5,13 @@ use rzfs_dmu::{ObjectSource, Objset, SourceObject};
 use rzfs_format::ObjectId;
 use rzfs_metaslab::{SpaceMapStore, StoreError, StoredObject};
 
-/// Bytes that a prefetch reads of one object.
+/// Bytes prefetched per object.
 const PREFETCH_BYTES: u64 = 1 << 20;
-/// Bytes of a word.
+/// Size of a word in bytes.
 const WORD: u64 = 8;
 
-/// The MOS as the store of space accounting: what an uberblock leads to, or, of one that changes,
-/// what is true now.
+/// The MOS as the store of space accounting: that of an uberblock, or the current state of a live
+/// pool.
 #[derive(Clone, Debug)]
 pub struct MosStore<S = Objset> {
     mos: S,
@@ -50,7 +50,7 @@ impl<S: ObjectSource> SpaceMapStore for MosStore<S> {
         let mut words = Vec::with_capacity(count);
         let blocks = start / block_size..end.div_ceil(block_size);
         let mut at = start;
-        // Each block has the byte order of its own writer.
+        // Each block has the byte order of its writer.
         for block in object.read_blocks(blocks, |_| ())? {
             let block = block?;
             let skip = (at % block_size) as usize;
@@ -71,7 +71,7 @@ impl<S: ObjectSource> SpaceMapStore for MosStore<S> {
             let end = len.div_ceil(u64::from(object.data_block_size()?).max(1));
             object.read_blocks(0..end, |_| ()).map(drop)
         };
-        // Whoever asks for a damaged object gets the error then.
+        // Errors are reported when the object is read.
         objects.iter().map(read).for_each(drop);
     }
 }

@@ -1,5 +1,4 @@
-//! What is to be said about a pool: the condition that `zpool status` and the list of importable
-//! pools report.
+//! The condition of a pool, as reported by `zpool status` and the list of importable pools.
 
 use super::compatibility;
 use super::erratum::Erratum;
@@ -11,59 +10,59 @@ use rzfs_format::uberblock::FEATURES_VERSION;
 use rzfs_vdev::{AuxReason, Health, Vdev, VdevState, VdevTree};
 use serde::{Deserialize, Serialize};
 
-/// The one condition of a pool that matters most. Worse ones come first.
+/// The most important condition of a pool. Worse ones come first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PoolStatus {
-    /// Devices fail that the pool cannot do without; writers wait.
+    /// Essential devices fail; writers wait.
     IoFailureWait,
-    /// Devices fail that the pool cannot do without; writers get errors.
+    /// Essential devices fail; writers get errors.
     IoFailureContinue,
     /// Another host has the pool open.
     ActiveElsewhere,
-    /// The pool is guarded by multihost and this host has no id.
+    /// The pool has multihost protection and this host has no id.
     HostIdRequired,
     /// A device is being resilvered.
     Resilvering,
-    /// Another host had the pool last and did not export it.
+    /// Another host used the pool last and did not export it.
     LastUsedElsewhere,
-    /// The version is newer than this software.
+    /// The version is newer than supported.
     VersionNewer,
-    /// Features are in use without which the pool cannot be read.
+    /// Unsupported features are in use that are needed for reading.
     UnsupportedFeatures,
-    /// Features are in use without which the pool can only be read.
+    /// Unsupported features are in use that are needed for writing.
     UnsupportedFeaturesForWriting,
-    /// The vdevs are not all the vdevs.
+    /// Some vdevs are missing in the configuration.
     GuidSum,
-    /// Faulted devices, too many of them.
+    /// Too many faulted devices.
     FaultedNoReplicas,
-    /// Missing devices, too many of them.
+    /// Too many missing devices.
     MissingNoReplicas,
-    /// Damaged or foreign labels, too many of them.
+    /// Too many damaged or foreign labels.
     CorruptLabelNoReplicas,
-    /// Missing devices; the others work, but lack data that was written while they were away.
+    /// Missing devices; the others work, but lack data written while they were offline.
     MissingNewer,
     /// The pool's metadata is damaged.
     CorruptPool,
     /// Blocks are damaged.
     CorruptData,
-    /// Faulted devices; the others are enough.
+    /// Faulted devices; redundancy suffices.
     Faulted,
-    /// Missing devices; the others are enough.
+    /// Missing devices; redundancy suffices.
     Missing,
-    /// Damaged or foreign labels; the other devices are enough.
+    /// Damaged or foreign labels; redundancy suffices.
     CorruptLabel,
-    /// Devices lack data that was written while they were away.
+    /// Devices lack data written while they were offline.
     LacksData,
-    /// Devices made errors that other copies made up for.
+    /// Device errors that were corrected from other copies.
     Failing,
     /// Devices were taken offline.
     Offline,
-    /// Devices were taken out.
+    /// Devices were removed.
     Removed,
-    /// Devices have larger sectors than the pool assumes.
+    /// Devices have larger sectors than the pool uses.
     NonNativeAshift,
-    /// An on-disk incompatibility of old software.
+    /// An on-disk incompatibility caused by old software.
     Erratum(Erratum),
     /// The version has no feature flags.
     VersionOlder,
@@ -73,7 +72,7 @@ pub enum PoolStatus {
     IncompatibleFeatures,
     /// Features could be enabled.
     FeaturesDisabled,
-    /// Nothing is to be said.
+    /// No condition to report.
     #[default]
     Healthy,
 }
@@ -94,8 +93,8 @@ impl PoolStatus {
         matches!(self, Self::IoFailureWait | Self::IoFailureContinue)
     }
 
-    /// Whether it is about the format of the pool: its version, its features, what old software
-    /// left in it.
+    /// Whether it concerns the format of the pool: its version, its features, traces of old
+    /// software.
     #[must_use]
     pub const fn is_about_format(self) -> bool {
         matches!(
@@ -125,7 +124,7 @@ impl PoolStatus {
         )
     }
 
-    /// The last part of the address of OpenZFS's page about this condition; `None` without one.
+    /// The last part of the URL of OpenZFS's page about this condition; `None` without one.
     #[must_use]
     pub const fn message_id(self) -> Option<&'static str> {
         Some(match self {
@@ -147,7 +146,7 @@ impl PoolStatus {
     }
 }
 
-/// What a pool's condition is told from. What is not known is left out.
+/// The symptoms of a pool. Unknown ones are left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Symptoms<'a> {
     pub(crate) last_used_elsewhere: bool,
@@ -248,7 +247,7 @@ impl Symptoms<'_> {
     }
 }
 
-/// Something that can be seen of a leaf.
+/// An observable symptom of a leaf.
 type Sign = fn(Vdev<'_>) -> bool;
 
 fn is_faulted(vdev: Vdev<'_>) -> bool {

@@ -1,12 +1,12 @@
-//! Initialization and TRIM of leaves, as the pool remembers them (spec 07, section 17).
+//! Initialization and TRIM of leaves, as recorded in the pool (spec 07, section 17).
 //!
 //! ```text
 //! ZAP of a leaf:  com.delphix:vdev_initialize_state, ..._action_time, next_offset_to_initialize
 //!                 org.zfsonlinux:vdev_trim_state, ..._action_time, ..._rate, ..._partial,
 //!                 ..._secure, next_offset_to_trim
 //! ```
-//! Both sweep the free space of a leaf from its begin to its end. What is remembered is how far
-//! that went, so it goes on after an import.
+//! Both sweep the free space of a leaf from start to end. The progress is recorded, so they
+//! continue after an import.
 
 use super::attributes::Attributes;
 use super::error::PoolError;
@@ -17,17 +17,17 @@ use rzfs_metaslab::metaslab::{Metaslab, VdevMetaslabs};
 use rzfs_vdev::{Vdev, VdevKind};
 use serde::{Deserialize, Serialize};
 
-/// What is done with free space.
+/// What a sweep does with free space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepKind {
-    /// It is overwritten.
+    /// Overwrites it.
     Initialize,
-    /// The device is told that it is free.
+    /// Discards it.
     Trim,
 }
 
-/// The names under which a leaf's ZAP has a sweep.
+/// The names of a sweep's fields in a leaf's ZAP.
 #[derive(Debug)]
 pub(crate) struct SweepKeys {
     pub(crate) state: &'static str,
@@ -47,11 +47,11 @@ const TRIM: SweepKeys = SweepKeys {
     offset: "org.zfsonlinux:next_offset_to_trim",
 };
 
-/// Bytes per second that a TRIM may take, 0 for any number.
+/// Rate limit of a TRIM in bytes per second, 0 for none.
 pub(crate) const TRIM_RATE: &str = "org.zfsonlinux:vdev_trim_rate";
-/// Whether a TRIM leaves metaslabs out that were never used.
+/// Whether a TRIM skips metaslabs that were never used.
 pub(crate) const TRIM_PARTIAL: &str = "org.zfsonlinux:vdev_trim_partial";
-/// Whether a TRIM is to be a secure one.
+/// Whether a TRIM is a secure one.
 pub(crate) const TRIM_SECURE: &str = "org.zfsonlinux:vdev_trim_secure";
 
 impl SweepKind {
@@ -66,20 +66,20 @@ impl SweepKind {
     }
 }
 
-/// How a sweep stands.
+/// The state of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepState {
     /// There never was one.
     #[default]
     Never,
-    /// It goes on, or will when the pool is open for writing.
+    /// It is running, or will be when the pool is open for writing.
     Active,
-    /// It was given up.
+    /// It was cancelled.
     Cancelled,
-    /// It was stopped and can go on.
+    /// It was suspended and can continue.
     Suspended,
-    /// It has come to its end.
+    /// It is complete.
     Complete,
 }
 
@@ -96,7 +96,7 @@ impl SweepState {
         }
     }
 
-    /// The state of a number; unknown ones are taken for none.
+    /// The state of a number; unknown ones count as never.
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
         match number {
@@ -109,23 +109,23 @@ impl SweepState {
     }
 }
 
-/// What is remembered of a sweep.
+/// The record of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SweepRecord {
-    /// How it stands.
+    /// Its state.
     pub state: SweepState,
-    /// Up to where it is done, as a byte position on the device; 0 before it has done anything.
+    /// Its progress, as a byte position on the device; 0 before it has done anything.
     pub offset: u64,
-    /// When the state changed last, in seconds since 1970.
+    /// When the state last changed, in seconds since 1970.
     pub action_time: u64,
-    /// Bytes per second of a TRIM; 0 for any number.
+    /// Rate limit of a TRIM in bytes per second; 0 for none.
     pub rate: u64,
-    /// A TRIM that is to erase what it discards: that is left to who can.
+    /// A secure TRIM, which this implementation leaves to others.
     pub is_secure: bool,
 }
 
 impl SweepRecord {
-    /// What the ZAP of a leaf has.
+    /// Reads the record in a leaf's ZAP.
     pub(crate) fn read(mos: &Objset, zap: ObjectId, kind: SweepKind) -> Result<Self, PoolError> {
         let zap = Attributes::open(mos, zap)?;
         let number = |name: &str| Ok::<_, PoolError>(zap.number(name)?.unwrap_or(0));
@@ -140,16 +140,16 @@ impl SweepRecord {
     }
 }
 
-/// A sweep and what it is about.
+/// A sweep of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeafSweep {
     /// The leaf.
     pub leaf: Guid,
-    /// What is done.
+    /// Its kind.
     pub kind: SweepKind,
-    /// What is remembered.
+    /// Its record.
     pub record: SweepRecord,
-    /// Bytes of free space that are done.
+    /// Bytes of free space processed.
     pub done: u64,
     /// Bytes of free space.
     pub total: u64,
@@ -161,7 +161,7 @@ pub(crate) fn leaf_zap(leaf: Vdev<'_>) -> Option<ObjectId> {
 }
 
 impl Pool<ReadOnly> {
-    /// All sweeps that there are or were.
+    /// All current and past sweeps.
     ///
     /// # Errors
     /// [`PoolError`]: the ZAP of a leaf or a space map's header cannot be read.
@@ -194,7 +194,7 @@ impl Pool<ReadOnly> {
     }
 }
 
-/// Among how many children the space of a top-level vdev is spread.
+/// The number of children that a top-level vdev's space is spread over.
 pub(crate) fn columns(top: Vdev<'_>) -> u64 {
     let children = top.children().len() as u64;
     let columns = match top.kind() {
@@ -207,7 +207,7 @@ pub(crate) fn columns(top: Vdev<'_>) -> u64 {
     columns.max(1)
 }
 
-/// How much of a leaf's free space lies before an offset, and how much there is.
+/// The part of a leaf's free space before an offset, and the total.
 fn progress(metaslabs: &[Metaslab], columns: u64, offset: u64) -> (u64, u64) {
     let (mut done, mut total) = (0u64, 0u64);
     let offset = offset.saturating_sub(label::START_SIZE);

@@ -11,8 +11,7 @@ use rzfs_format::zil::{Body, ZilHeader};
 use rzfs_format::{BlockPointer, FormatError, Level, ObjectId, ObjsetId, Txg};
 
 impl PoolWalk<'_> {
-    /// All datasets from a position on, with the blocks that were born after their previous
-    /// snapshots.
+    /// All datasets from a position on, with their blocks born after their previous snapshots.
     pub(super) fn datasets(&self, from: Position, visitor: &mut dyn PoolVisitor) -> Flow {
         match self.order {
             DatasetOrder::ByNumber => self.by_number(from, visitor),
@@ -22,7 +21,7 @@ impl PoolWalk<'_> {
 
     fn by_number(&self, from: Position, visitor: &mut dyn PoolVisitor) -> Flow {
         let first = place(from).map_or(0, |place| place.objset.0).max(1);
-        // Where the search for datasets is.
+        // The position of the search for datasets.
         let mut here = from;
         for entry in self.mos.objects_from(ObjectId(first)) {
             match entry {
@@ -42,7 +41,7 @@ impl PoolWalk<'_> {
         for entry in self.mos.objects() {
             match entry {
                 Ok(entry) if entry.dnode.bonus_type == ObjectType::DSL_DATASET => {
-                    // What makes no sense is told when it is visited.
+                    // Invalid datasets are reported when they are visited.
                     let born_after = decode(&entry.dnode)
                         .map_or(Txg(0), |dataset| dataset.previous_snapshot_txg);
                     places.push(DatasetPlace { born_after, objset: ObjsetId(entry.id.0) });
@@ -63,7 +62,7 @@ impl PoolWalk<'_> {
         Flow::Continue(())
     }
 
-    /// One dataset; the rest of it if that is where the walk begins.
+    /// One dataset, or its remainder if the walk starts in it.
     fn dataset(
         &self,
         id: ObjectId,
@@ -109,7 +108,7 @@ impl PoolWalk<'_> {
         let Some(header) = self.log_header(objset, root) else { return Flow::Continue(()) };
         let mut chain = LogChain::new(self.mos.pipeline(), objset, &header);
         if header.claim_txg.is_none() {
-            // What is younger than the pool was never committed.
+            // Blocks younger than the pool were never committed.
             chain = chain.up_to(self.txg);
         }
         let mut number = 0;
@@ -137,7 +136,7 @@ impl PoolWalk<'_> {
         Flow::Continue(())
     }
 
-    /// A root that cannot be read is told when the object set itself is visited.
+    /// An unreadable root is reported when the object set itself is visited.
     fn log_header(&self, objset: ObjsetId, root: &BlockPointer) -> Option<ZilHeader> {
         if root.is_hole() {
             return None;
@@ -154,7 +153,7 @@ fn start_of(born_after: Txg, dataset: ObjectId) -> Position {
     Position::start_of_dataset(DatasetPlace { born_after, objset: ObjsetId(dataset.0) })
 }
 
-/// The dataset that a position is in.
+/// The dataset of a position.
 const fn place(position: Position) -> Option<DatasetPlace> {
     match position {
         Position::Log { dataset, .. } | Position::Dataset { dataset, .. } => Some(dataset),

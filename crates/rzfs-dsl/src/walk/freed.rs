@@ -1,4 +1,4 @@
-//! Blocks that are free but not yet given back (spec 04, sections 4, 9.5 and 10).
+//! Pending frees (spec 04, sections 4, 9.5 and 10).
 
 use super::{Flow, PoolVisitor, PoolWalk, Position, or_at, show};
 use crate::mos::pointer_list::{self, PointerList};
@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 impl PoolWalk<'_> {
     /// Deferred frees and the blocks of destroyed snapshots.
     pub(super) fn free_lists(&self, from: u64, visitor: &mut dyn PoolVisitor) -> Flow {
-        // Entries of the lists so far.
+        // Entries of the previous lists.
         let mut before = 0;
         for name in ["sync_bplist", "free_bpobj"] {
             let Some(id) = self.entry(name, Position::FreeLists { entry: before }, visitor)? else {
@@ -38,7 +38,7 @@ impl PoolWalk<'_> {
         Flow::Continue(())
     }
 
-    /// One list, up to the first entry that cannot be read; how many entries there are with it.
+    /// One list, up to the first unreadable entry; returns the number of entries including it.
     fn free_list(
         list: &PointerList,
         before: u64,
@@ -60,8 +60,8 @@ impl PoolWalk<'_> {
         ControlFlow::Continue(before.saturating_add(entries))
     }
 
-    /// What is left of datasets that are being destroyed. As whoever frees them the walk comes to
-    /// children first, and so knows what is freed.
+    /// The remains of datasets being destroyed. Like the freeing code, the walk visits children
+    /// first, so it knows what is already freed.
     pub(super) fn destroyed(
         &self,
         from: (u64, Option<Bookmark>),
@@ -88,7 +88,7 @@ impl PoolWalk<'_> {
         Flow::Continue(())
     }
 
-    /// Blocks that only livelists still know which are being deleted.
+    /// Blocks only listed in livelists that are being deleted.
     pub(super) fn deleted_livelists(&self, from: u64, visitor: &mut dyn PoolVisitor) -> Flow {
         let mut number = 0;
         let here = |entry| Position::DeletedLivelists { entry };
@@ -126,7 +126,7 @@ impl PoolWalk<'_> {
     }
 }
 
-/// The numbers in a ZAP from anything to one number.
+/// The numbers that are the values of a ZAP's entries.
 fn numbers(object: &Object) -> Result<Vec<ObjectId>, DmuError> {
     let mut numbers = Vec::new();
     for entry in object.zap()?.entries() {

@@ -1,16 +1,16 @@
-//! Where in a pool a walk is.
+//! Positions in a pool walk.
 
 use rzfs_format::units::Bookmark;
 use rzfs_format::{ObjsetId, Txg};
 
-/// A part of a pool that has blocks, in the order in which a walk comes to them.
+/// A part of a pool that has blocks, in walk order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
-    /// Deferred frees, and blocks of snapshots that were destroyed.
+    /// Deferred frees, and blocks of destroyed snapshots.
     FreeLists,
-    /// Datasets that are being destroyed in the background, as far as they are not freed yet.
+    /// The remains of datasets being destroyed in the background.
     Destroyed,
-    /// Blocks of destroyed clones that only their livelists still know.
+    /// Blocks of destroyed clones that only their livelists still list.
     DeletedLivelists,
     /// The meta object set.
     Mos,
@@ -23,26 +23,26 @@ impl Part {
     pub const ALL: [Self; 5] =
         [Self::FreeLists, Self::Destroyed, Self::DeletedLivelists, Self::Mos, Self::Datasets];
 
-    /// Whether its blocks are free, though their space is not given back yet.
+    /// Whether its blocks are free, though not yet reusable.
     #[must_use]
     pub const fn is_free(self) -> bool {
         matches!(self, Self::FreeLists | Self::Destroyed | Self::DeletedLivelists)
     }
 }
 
-/// The block that a walk over a pool comes to next.
+/// The next block of a pool walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
-    /// An entry of the lists of free blocks, counted over all of them.
+    /// An entry of the free lists, counted over all of them.
     FreeLists {
         /// Its number.
         entry: u64,
     },
     /// A block of a destroyed dataset.
     Destroyed {
-        /// The number of the dataset in the list of these.
+        /// The index of the dataset in the list.
         entry: u64,
-        /// The block; the first that is not freed if there is none.
+        /// The block; the first one not freed if `None`.
         next: Option<Bookmark>,
     },
     /// A block of the livelists, counted over all of them.
@@ -52,7 +52,7 @@ pub enum Position {
     },
     /// A block of the MOS.
     Mos {
-        /// The block; the first if there is none.
+        /// The block; the first one if `None`.
         next: Option<Bookmark>,
     },
     /// A block of an intent log, or one that its records point to.
@@ -71,8 +71,8 @@ pub enum Position {
     },
 }
 
-/// The place of a dataset among all. Blocks of the snapshot before it are older than its own, so
-/// this orders each behind that snapshot.
+/// The place of a dataset among all. Blocks of its previous snapshot are older than its own, so
+/// this orders each dataset after that snapshot.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DatasetPlace {
     /// Its blocks were born after this txg.
@@ -82,7 +82,7 @@ pub struct DatasetPlace {
 }
 
 impl Position {
-    /// Where a part begins.
+    /// The start of a part.
     pub(super) const fn start_of(part: Part) -> Self {
         match part {
             Part::FreeLists => Self::FreeLists { entry: 0 },
@@ -99,7 +99,7 @@ impl Position {
         Self::Log { dataset, block: 0 }
     }
 
-    /// The part that it is in.
+    /// The part of the position.
     #[must_use]
     pub const fn part(self) -> Part {
         match self {

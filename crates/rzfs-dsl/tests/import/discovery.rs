@@ -1,4 +1,4 @@
-//! Finding pools that OpenZFS made.
+//! Discovering pools made by OpenZFS.
 
 use super::{device, images, property};
 use rzfs_blockdev::OpenOptions;

@@ -1,4 +1,4 @@
-//! What an open pool says about itself.
+//! The metadata of an open pool.
 
 use super::{discover_images, import, property, table};
 use rzfs_dsl::Pool;
@@ -106,7 +106,7 @@ fn space_is_what_openzfs_shows() {
             }
         }
         assert_eq!(total.to_string(), size, "{}", golden.name());
-        // The pool went on changing between the command and the export, by a few metadata blocks.
+        // The pool changed by a few metadata blocks between the command and the export.
         let shown: u64 = property(&golden, "allocated").unwrap().parse().unwrap();
         assert!(shown.abs_diff(allocated) < 1 << 20, "{} {allocated}", golden.name());
     }
@@ -121,7 +121,7 @@ fn the_root_dataset_has_the_space_that_openzfs_shows() {
             row[2].parse().ok()
         };
         let Some((used, available)) = of_root("used").zip(of_root("available")) else { continue };
-        // What a checkpoint keeps is not usable, and it grew until the export.
+        // Checkpointed space is not usable, and it grew until the export.
         let checkpoint: u64 = pool.space().unwrap().iter().map(|space| space.checkpoint).sum();
         let then =
             property(&golden, "checkpoint").and_then(|shown| shown.parse().ok()).unwrap_or(0);
@@ -150,7 +150,7 @@ fn sharing_is_counted_as_openzfs_counts_it() {
             }
         };
         expect("dedupratio", format!("{}.{:02}", ratio / 100, ratio % 100));
-        // Logs of fast dedup were still being moved when OpenZFS was asked.
+        // Logs of fast dedup were still being flushed when OpenZFS was asked.
         if !pool.features().is_active(Feature::FastDedup) {
             expect("dedup_table_size", size.to_string());
         }

@@ -17,12 +17,12 @@ fn examine(pool: &ReferencePool) -> ImportablePool {
     let sources: Vec<_> = images(pool).into_iter().map(DeviceSource::Path).collect();
     let found = Discovery::search(&sources, &OpenOptions::new());
     let [only] = found.pools() else { panic!("{}", pool.name()) };
-    // The machine on which the expected texts were made had another id than any pool.
+    // The machine that made the expected texts had a host id unlike that of any pool.
     let host = HostIdentity { id: 1, name: None };
     ImportablePool::examine(only, &ImportOptions { host, ..options(only) })
 }
 
-/// The last part of a path; other names as they are.
+/// The last component of a path; other names unchanged.
 fn base(name: &str) -> String {
     Path::new(name).file_name().unwrap().to_str().unwrap().to_owned()
 }

@@ -1,4 +1,4 @@
-//! A device that reads like another one but for some bytes.
+//! A device that reads like another one except for some bytes.
 
 use rzfs_blockdev::{
     BlockDevice, CompletionQueue, DeviceGeometry, IoCompletion, IoOperation, IoRequest,
@@ -14,7 +14,7 @@ use rzfs_format::nvlist::{Encoding, NvList};
 use rzfs_format::uberblock::Uberblock;
 use std::sync::{Arc, Mutex};
 
-/// A device with patches; others that hold it see patches that are added later.
+/// A device with patches; all holders see patches that are added later.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     base: Arc<dyn BlockDevice>,
@@ -43,7 +43,7 @@ impl Overlay {
         }
     }
 
-    /// Makes the checksums of all labels' configurations wrong, and nothing else.
+    /// Breaks the checksums of all labels' configurations, and nothing else.
     pub(crate) fn spoil_label_checksums(&self) {
         for label in LabelIndex::ALL {
             let padding = CONFIG_OFFSET + (CONFIG_SIZE - TRAILER_SIZE - 1) as u64;

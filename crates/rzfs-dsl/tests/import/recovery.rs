@@ -42,7 +42,7 @@ fn examine(discovered: &DiscoveredPool) -> ImportablePool {
     ImportablePool::examine(discovered, &options(discovered))
 }
 
-/// Shown state and condition.
+/// The displayed state and condition.
 fn shown(discovered: &DiscoveredPool) -> (String, PoolStatus) {
     let found = examine(discovered);
     (found.health.to_string(), found.status)
@@ -170,7 +170,7 @@ fn best(overlay: &Arc<Overlay>) -> Uberblock {
     slots.into_iter().map(|slot| slot.uberblock).max_by_key(Uberblock::precedence).unwrap()
 }
 
-/// Adds an uberblock of the next txg whose MOS is not where it says.
+/// Adds an uberblock of the next txg with a wrong pointer to the MOS.
 fn damaged_successor(device: &Overlay, intact: &Uberblock) -> Uberblock {
     let mut words = *intact.mos.words();
     words[12] ^= 1;
@@ -290,7 +290,7 @@ fn a_pool_that_another_host_left_open_needs_force() {
     assert!(import(&discovered).is_ok());
 }
 
-/// A clock on which the owner of a pool writes a heartbeat after three looks.
+/// A clock on which the owner of a pool writes a heartbeat after three polls.
 struct Heartbeat {
     device: Arc<Overlay>,
     uberblock: Uberblock,
@@ -354,7 +354,7 @@ fn a_pool_that_another_host_has_open_is_noticed() {
     assert_eq!(found.status, PoolStatus::HostIdRequired);
 }
 
-/// Commands look for it under this name, whatever name it has inside.
+/// Commands find it under this name, whatever its internal name.
 #[test]
 fn a_pool_answers_to_the_name_of_its_labels() {
     let Some(golden) = ReferencePool::golden("g01-default") else { return };

@@ -121,7 +121,7 @@ impl BlockPointer {
         self
     }
 
-    /// Says that the block belongs to an encrypted objset.
+    /// Marks the block as belonging to an encrypted objset.
     #[must_use]
     pub const fn with_crypt_bit(mut self) -> Self {
         self.words[PROP] |= CRYPT;
@@ -151,14 +151,14 @@ impl BlockPointer {
         self
     }
 
-    /// Says that the block is in the dedup table of its checksum.
+    /// Marks the block as in the dedup table of its checksum.
     #[must_use]
     pub const fn with_dedup(mut self) -> Self {
         self.words[PROP] |= DEDUP;
         self
     }
 
-    /// Says that the block is in no dedup table.
+    /// Marks the block as in no dedup table.
     #[must_use]
     pub const fn without_dedup(mut self) -> Self {
         self.words[PROP] &= !DEDUP;

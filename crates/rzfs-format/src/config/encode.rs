@@ -106,7 +106,7 @@ impl PoolConfig {
 /// Whether a pool's vdevs have ZAPs (`com.delphix:has_per_vdev_zaps`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VdevZaps {
-    /// They have, and who changes the tree keeps them.
+    /// They have ZAPs, which are kept up to date when the tree changes.
     Maintained,
     /// The pool is older.
     None,

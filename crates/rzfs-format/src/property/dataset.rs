@@ -340,19 +340,19 @@ impl DatasetProperty {
         !matches!(self.description().editing, Editing::Never)
     }
 
-    /// The value when nobody has set it; `None` if it is not settable.
+    /// The default value; `None` if it is not settable.
     #[must_use]
     pub const fn default(self) -> Option<DefaultValue> {
         self.description().default
     }
 
-    /// The number when nobody has set it; `None` for texts, and if it is not settable.
+    /// The default number; `None` for texts, and if it is not settable.
     #[must_use]
     pub const fn default_number(self) -> Option<u64> {
         self.description().default_number()
     }
 
-    /// The feature that has to be enabled before it can have this number.
+    /// The feature that must be enabled before it can have this number.
     #[must_use]
     pub fn feature(self, number: u64) -> Option<Feature> {
         self.entry().feature.or_else(|| self.values().feature(number))

@@ -14,7 +14,7 @@ pub struct Description {
     pub values: Values,
     /// When users can set it.
     pub editing: Editing,
-    /// The value when nobody has set it.
+    /// The default value.
     pub default: Option<DefaultValue>,
     /// The usage's text for its values, where that does not follow from them.
     pub(super) help: Option<&'static str>,
@@ -31,7 +31,7 @@ pub enum Editing {
     Always,
 }
 
-/// The value of a property that nobody has set, as it would be stored.
+/// The default value of a property in stored form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DefaultValue {
     /// A number.
@@ -86,7 +86,7 @@ impl Description {
         Self { default, ..self }
     }
 
-    /// Says in the usage's words what values there are.
+    /// Describes the valid values in the words of the usage text.
     pub(super) const fn help(self, text: &'static str) -> Self {
         Self { help: Some(text), ..self }
     }

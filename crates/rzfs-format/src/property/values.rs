@@ -81,9 +81,9 @@ pub struct Word {
 pub enum Spelling {
     /// Everybody.
     Usual,
-    /// Whoever types it: it is another word for a number, which the usage does not mention.
+    /// In input only: another word for a number, not mentioned in the usage text.
     Alias,
-    /// Nobody who types: it is only shown.
+    /// In output only.
     Shown,
 }
 

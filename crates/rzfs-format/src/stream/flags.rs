@@ -70,7 +70,7 @@ flags! {
         RAW = 0x100_0000;
         /// Payloads compressed with zstd.
         ZSTD = 0x200_0000;
-        /// The package tells holds of snapshots.
+        /// The package contains holds of snapshots.
         HOLDS = 0x400_0000;
         /// A sender that goes over to large blocks.
         SWITCH_TO_LARGE_BLOCKS = 0x800_0000;

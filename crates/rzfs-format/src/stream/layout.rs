@@ -134,9 +134,9 @@ layouts! {
         flags: WriteFlags = 49;
         /// Number of the payload's compression function; 0 = the payload is the contents.
         compression: u8 = 50;
-        /// The checksum of the sender's block pointer; nobody uses it.
+        /// The checksum of the sender's block pointer; unused.
         key_checksum: ChecksumValue = 56;
-        /// Sizes and compression of the sender's block pointer, packed; nobody uses them.
+        /// Sizes and compression of the sender's block pointer, packed; unused.
         key_properties: u64 = 88;
         /// Bytes of the payload when `compression` is not 0.
         compressed_size: u64 = 96;

@@ -87,7 +87,7 @@ pub struct LeafEntry {
     pub name: ArrayRef,
     /// The value.
     pub value: ArrayRef,
-    /// Tells keys with equal hashes apart.
+    /// Distinguishes keys with equal hashes.
     pub cd: u32,
     /// The hash of the key.
     pub hash: ZapHash,

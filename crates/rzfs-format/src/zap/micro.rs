@@ -38,7 +38,7 @@ pub struct MicroBlock<'a> {
 pub struct MicroEntry<'a> {
     /// The name, without the closing NUL; never empty.
     pub name: &'a [u8],
-    /// Tells names with equal hashes apart.
+    /// Distinguishes names with equal hashes.
     pub cd: u32,
     /// The value.
     pub value: u64,

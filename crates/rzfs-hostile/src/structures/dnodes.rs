@@ -19,9 +19,9 @@ const BLOCK_SECTORS: usize = 8;
 const BONUS_SIZE: usize = 10;
 const EXTRA_SLOTS: usize = 12;
 const MAX_BLOCK: usize = 16;
-/// Says that the last 128 bytes of a dnode point to its spill block.
+/// The flag that the last 128 bytes of a dnode point to its spill block.
 const SPILL: u8 = 4;
-/// Words at the start of a bonus that refer to something.
+/// Words at the start of a bonus that are references.
 const BONUS_WORDS: usize = 40;
 
 /// Damages one of the objects in a block of dnodes.
@@ -33,7 +33,7 @@ pub(super) fn damage(victim: &mut Victim<'_>, bookmark: Bookmark, random: &mut R
     if random.once_in(2) {
         let first = bookmark.block.0.wrapping_mul(slots as u64);
         let kind = victim.byte(at + BONUS_TYPE);
-        // Objects of its own kind, itself among them.
+        // Objects of its own kind, including itself.
         let alike: Vec<u64> = taken
             .iter()
             .filter(|other| victim.byte(*other * SLOT_SIZE + BONUS_TYPE) == kind)
@@ -45,7 +45,7 @@ pub(super) fn damage(victim: &mut Victim<'_>, bookmark: Bookmark, random: &mut R
     }
 }
 
-/// Damages what an objset block says, its meta-dnode, accounting objects, intent log.
+/// Damages the fields of an objset block, its meta-dnode, accounting objects, intent log.
 pub(super) fn damage_objset(victim: &mut Victim<'_>, random: &mut Random) {
     match random.below(8) {
         0..=2 => dnode(victim, 0, random),

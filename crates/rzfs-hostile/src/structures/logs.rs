@@ -1,4 +1,4 @@
-//! Damage to what is verified by a checksum of its own: gang headers and intent logs.
+//! Damage to structures with their own checksums: gang headers and intent logs.
 
 use crate::random::Random;
 use crate::victim::Victim;
@@ -31,7 +31,7 @@ pub(crate) fn damage_gang_header(
     }
 }
 
-/// Changes a block of an intent log: where it leads, how much of it counts, its records.
+/// Changes a block of an intent log: its next pointer, its used length, its records.
 pub(crate) fn damage_intent_log(victim: &mut Victim<'_>, own: &BlockPointer, random: &mut Random) {
     let (link, records) = match own.checksum_function() {
         Ok(ChecksumFunction::Zilog) => (victim.len().saturating_sub(CHAIN_SIZE), 0),

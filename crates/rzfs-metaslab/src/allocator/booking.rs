@@ -1,5 +1,5 @@
-//! Keeping the books in a sync pass: the log of the txg, and the arrays that say where space maps are
-//! (spec 06, sections 13.5 and 13.8).
+//! Bookkeeping in a sync pass: the log of the txg, and the arrays that locate space maps (spec 06,
+//! sections 13.5 and 13.8).
 
 use super::metaslab::LiveMetaslab;
 use super::sync::SyncPass;
@@ -24,7 +24,7 @@ const ARRAY_BLOCK_SIZE: u32 = 512;
 const ARRAY_INDIRECT_SHIFT: u32 = 17;
 
 impl SyncPass<'_> {
-    /// Makes the log of this txg if the pool has logs and this one is not there.
+    /// Creates the log of this txg if the pool has logs and it does not exist.
     pub(crate) fn open_log(&mut self, store: &mut dyn SyncStore) -> Result<(), MetaslabError> {
         if self.books.log.is_some() || self.features.logs == LogFeature::Disabled {
             return Ok(());
@@ -45,7 +45,7 @@ impl SyncPass<'_> {
         Ok(())
     }
 
-    /// Makes the own map of a metaslab if it has none.
+    /// Creates the own map of a metaslab if it has none.
     pub(crate) fn open_map(
         &mut self,
         metaslab: &LiveMetaslab,
@@ -61,13 +61,13 @@ impl SyncPass<'_> {
         Ok(())
     }
 
-    /// The own map of a metaslab is this object now.
+    /// Records the object of a metaslab's own map.
     pub(crate) fn note_map(&mut self, metaslab: &LiveMetaslab, object: ObjectId) {
         let MetaslabId { vdev, index } = metaslab.id;
         self.books.map_changes.entry(vdev).or_default().insert(index, object.0);
     }
 
-    /// Condenses the own map of a metaslab, in which it is complete then.
+    /// Condenses the own map of a metaslab, which is then complete.
     pub(crate) fn condense(
         &mut self,
         metaslab: &LiveMetaslab,
@@ -81,8 +81,8 @@ impl SyncPass<'_> {
         Ok(())
     }
 
-    /// A metaslab's own map was written anew; its unflushed changes, which took `memory` bytes,
-    /// are in it.
+    /// Records that a metaslab's own map was rewritten; its unflushed changes, which took `memory`
+    /// bytes, are in it.
     pub(crate) fn condensed(
         &mut self,
         metaslab: &LiveMetaslab,
@@ -96,7 +96,7 @@ impl SyncPass<'_> {
         if logged { self.bump(metaslab, Freshness::Clean) } else { Ok(()) }
     }
 
-    /// The metaslab gets records in the log of this txg.
+    /// Records that the metaslab has records in the log of this txg.
     pub(crate) fn book_records(&mut self, metaslab: &LiveMetaslab) -> Result<(), MetaslabError> {
         if self.books.log.is_none() {
             return Ok(());
@@ -116,7 +116,7 @@ impl SyncPass<'_> {
         }
     }
 
-    /// The own map of a metaslab is complete up to this txg.
+    /// Records that the own map of a metaslab is complete up to this txg.
     pub(crate) fn bump(
         &mut self,
         metaslab: &LiveMetaslab,
@@ -139,7 +139,7 @@ impl SyncPass<'_> {
         Ok(())
     }
 
-    /// Frees the logs that no metaslab needs.
+    /// Frees the logs that no metaslab needs any longer.
     pub(crate) fn destroy_obsolete_logs(
         &mut self,
         store: &mut dyn SyncStore,
@@ -163,7 +163,7 @@ impl SyncPass<'_> {
         Ok(())
     }
 
-    /// Writes the changed elements of arrays; arrays that are missing are made.
+    /// Writes the changed elements of arrays; missing arrays are created.
     pub(crate) fn write_arrays(
         &mut self,
         topology: &Topology,
@@ -222,7 +222,7 @@ fn create_array(
     store.create_object(&shape).map_err(MetaslabError::in_directory)
 }
 
-/// Writes elements of an array, neighbours together.
+/// Writes elements of an array, adjacent ones together.
 fn write_elements(
     store: &mut dyn SyncStore,
     array: ObjectId,

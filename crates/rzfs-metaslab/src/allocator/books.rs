@@ -1,5 +1,5 @@
-//! The books that the syncing thread keeps: which log each metaslab needs, and what of its arrays is
-//! to be written.
+//! The books of the syncing thread: which log each metaslab needs, and pending writes of its
+//! arrays.
 
 use super::topology::Topology;
 use crate::log::book::{LogBook, MetaslabId};
@@ -7,10 +7,10 @@ use crate::space_map::SpaceMap;
 use rzfs_format::VdevId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements of arrays that are to be written, by vdev.
+/// Elements of arrays to write, by vdev.
 pub(crate) type ArrayChanges = BTreeMap<VdevId, BTreeMap<u64, u64>>;
 
-/// What only the thread that syncs needs.
+/// State of the syncing thread only.
 #[derive(Debug)]
 pub(crate) struct SyncBooks {
     pub(crate) book: LogBook,

@@ -1,8 +1,8 @@
-//! The pool's checkpoint: blocks that only it needs (spec 06, section 14).
+//! The pool's checkpoint: blocks needed only by it (spec 06, section 14).
 //!
-//! While a pool has a checkpoint, blocks that are older than it do not become free when they die:
-//! they stay allocated in their metaslab's map, and the vdev's checkpoint map remembers them.
-//! When the checkpoint is discarded they are freed, a part in each txg.
+//! While a pool has a checkpoint, older blocks do not become free when they die: they stay
+//! allocated in their metaslab's map, and are recorded in the vdev's checkpoint map. When the
+//! checkpoint is discarded they are freed, a part in each txg.
 
 use super::Allocator;
 use super::free::Need;
@@ -20,7 +20,7 @@ use rzfs_format::{FormatError, Txg};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How far a checkpoint has been discarded.
+/// The progress of discarding a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Discard {
     /// There is more to free, in later txgs.
@@ -30,8 +30,8 @@ pub enum Discard {
 }
 
 impl Allocator {
-    /// The pool has a checkpoint of this txg from now on, or none. While it has, blocks that were
-    /// born up to it stay allocated when they are freed.
+    /// Sets the pool's checkpoint to this txg, or to none. While there is one, blocks born up to it
+    /// stay allocated when they are freed.
     pub fn set_checkpoint(&self, checkpoint: Option<Txg>) {
         self.checkpoint.store(checkpoint.unwrap_or_default().0, Ordering::Release);
     }
@@ -45,8 +45,8 @@ impl Allocator {
 }
 
 impl SyncPass<'_> {
-    /// Frees about `most` of the ranges that only a checkpoint needed, which is no longer set.
-    /// OpenZFS takes 2^19 in a txg.
+    /// Frees about `most` of the ranges needed only by a checkpoint that is no longer set. OpenZFS
+    /// takes 2^19 in a txg.
     ///
     /// # Errors
     /// A checkpoint map is damaged, or the store fails.
@@ -89,7 +89,7 @@ impl SyncPass<'_> {
         Ok(Discard::Complete)
     }
 
-    /// Appends what was freed but is needed by the checkpoint to the vdevs' checkpoint maps.
+    /// Appends freed ranges needed by the checkpoint to the vdevs' checkpoint maps.
     pub(crate) fn record_checkpointed(
         &self,
         batch: &[(Arc<LiveMetaslab>, PassTrees)],

@@ -45,7 +45,7 @@ fn class_of(topology: &Topology, dva: Dva) -> Option<ClassKind> {
     Some(metaslab.group.class)
 }
 
-/// Whether data may go to the special class: the rest of it is kept for metadata.
+/// Whether data may go to the special class: the rest is reserved for metadata.
 fn has_room_for_data(topology: &Topology, tunables: &SpaceTunables) -> bool {
     let totals = topology.totals(ClassKind::Special);
     let percent = 100_u64.saturating_sub(tunables.special_class_metadata_reserve_pct);

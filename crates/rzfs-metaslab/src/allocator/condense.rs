@@ -1,5 +1,5 @@
-//! Bringing own maps up to date: flushing what only the logs have, and condensing a map to what
-//! is free now (spec 06, sections 8 and 13.6).
+//! Bringing own maps up to date: flushing changes that are only in logs, and condensing a map to
+//! the current free space (spec 06, sections 8 and 13.6).
 
 use super::context::Context;
 use super::metaslab::{FreeTree, LiveMetaslab, State, Synced};
@@ -12,19 +12,19 @@ use crate::{MetaslabError, RangeTree};
 use rzfs_format::ObjectId;
 use rzfs_format::space_map::{Action, HISTOGRAM_BUCKETS, encoded_size_bound};
 
-/// What bringing a map up to date did.
+/// The result of bringing a map up to date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flushed {
     /// The map is complete.
     Appended,
     /// The map is complete, and new; this is its object.
     Condensed(ObjectId),
-    /// Somebody loads the metaslab: not now.
+    /// The metaslab is being loaded: not now.
     Busy,
 }
 
 impl LiveMetaslab {
-    /// Whether the own map should be written anew.
+    /// Whether the own map should be rewritten.
     fn should_condense(&self, state: &State, context: &Context, features: &SpaceFeatures) -> bool {
         let (FreeTree::Loaded(free), Some(map)) = (&state.free, &state.map) else { return false };
         let header = map.header();
@@ -46,7 +46,7 @@ impl LiveMetaslab {
         many && header.length > tunables.condense_block_threshold.saturating_mul(blocks)
     }
 
-    /// Condenses the own map if that is worth it. Answers with the map's object if it did.
+    /// Condenses the own map if that is worthwhile. Returns the map's object if so.
     pub(crate) fn condense(
         &self,
         store: &mut dyn SyncStore,
@@ -78,8 +78,8 @@ impl LiveMetaslab {
         Ok(Some(object))
     }
 
-    /// What was free before the txg that is syncing: what can be allocated, what waits, and
-    /// what was allocated but not recorded. `None` if the metaslab is not loaded.
+    /// The free space before the syncing txg: allocatable space, deferred frees, and unrecorded
+    /// allocations. `None` if the metaslab is not loaded.
     fn free_before(&self, state: &State) -> Result<Option<RangeTree>, MetaslabError> {
         let FreeTree::Loaded(free) = &state.free else { return Ok(None) };
         let mut tree = free.segments().clone();
@@ -98,8 +98,7 @@ impl LiveMetaslab {
         state.map = Some(map);
     }
 
-    /// Makes the own map, which exists, complete: it gets what only the logs have, or is
-    /// condensed.
+    /// Completes the existing own map: appends changes that are only in logs, or condenses it.
     pub(crate) fn flush(
         &self,
         store: &mut dyn SyncStore,
@@ -159,9 +158,9 @@ impl LiveMetaslab {
         }
     }
 
-    /// Writes the own map anew as damage keeps anybody from appending to it; answers with its new
-    /// object. If the metaslab is not loaded nobody knows what was free: that is leaked, but for
-    /// what was freed since the map was complete. `taken` is what this pass is going to record.
+    /// Rewrites the own map as damage prevents appending to it; returns its new object. If the
+    /// metaslab is not loaded its free space is unknown and leaked, except for what was freed since
+    /// the map was complete. `taken` is what this pass is about to record.
     pub(crate) fn replace_damaged(
         &self,
         store: &mut dyn SyncStore,
@@ -180,7 +179,7 @@ impl LiveMetaslab {
             free.add_all(&taken.allocated).map_err(conflict)?;
         }
         let Some(mut map) = state.map.clone() else { return Ok(ObjectId(0)) };
-        // Nobody loads it meanwhile.
+        // It must not be loaded meanwhile.
         state.flushing = true;
         state.pinned = true;
         drop(state);
@@ -210,9 +209,8 @@ impl LiveMetaslab {
         Ok(object)
     }
 
-    /// Writes a map with what was free before, and then what this txg has freed, into another
-    /// object. Answers with the map as it was in between: who loads it must not find the latter,
-    /// which cannot be used yet.
+    /// Writes the earlier free space, and then the frees of this txg, to another object. Returns
+    /// the map as it was in between: a load must not see the latter, which cannot be used yet.
     fn write_anew(
         &self,
         store: &mut dyn SyncStore,
@@ -238,9 +236,9 @@ impl LiveMetaslab {
         Ok(before)
     }
 
-    /// What is free of a metaslab that is not loaded, as far as memory tells: what was freed since
-    /// its own map was complete, and what was allocated but not recorded. What earlier passes of
-    /// the txg that is syncing have freed comes apart.
+    /// The free space of an unloaded metaslab, as far as known in memory: what was freed since its
+    /// own map was complete, and unrecorded allocations. Frees of earlier passes of the syncing txg
+    /// are returned separately.
     fn freed_since(&self, state: &State) -> Result<(RangeTree, RangeTree), MetaslabError> {
         let conflict = self.conflict();
         let mut free = self.tree();

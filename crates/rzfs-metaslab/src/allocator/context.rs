@@ -1,4 +1,4 @@
-//! What all parts of an allocator share.
+//! State shared by all parts of an allocator.
 
 use super::devices::Devices;
 use super::rest::Rests;
@@ -11,15 +11,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The place of a txg in arrays of four.
+/// The index of a txg in arrays of four.
 pub(crate) const fn slot(txg: Txg) -> usize {
     (txg.0 & 3) as usize
 }
 
-/// Reads the objects of space accounting, with what the txg that is syncing wrote to them.
+/// Reads the objects of space accounting, including writes of the syncing txg.
 pub type SpaceReader = Arc<dyn SpaceMapStore + Send + Sync>;
 
-/// What all parts of an allocator share.
+/// State shared by all parts of an allocator.
 pub(crate) struct Context {
     pub(crate) tunables: SpaceTunables,
     pub(crate) devices: Arc<dyn Devices>,
@@ -29,13 +29,13 @@ pub(crate) struct Context {
     dirty: Mutex<[BTreeSet<MetaslabId>; 4]>,
     /// Loaded metaslabs.
     pub(crate) loaded: Mutex<BTreeSet<MetaslabId>>,
-    /// Bytes of their trees, as counted last.
+    /// Size of their trees when last counted.
     pub(crate) loaded_bytes: AtomicU64,
     /// The last txg that is on disk.
     committed: AtomicU64,
-    /// The last txg in which a block of a dedup table found no place on the vdevs for it.
+    /// The last txg in which a dedup table block found no room on dedup vdevs.
     dedup_spill: AtomicU64,
-    /// Metaslabs whose free space is being worked on.
+    /// Metaslabs disabled while their free space is processed.
     pub(crate) rests: Arc<Rests>,
 }
 
@@ -77,8 +77,7 @@ impl Context {
         self.dedup_spill.fetch_max(txg.0, Ordering::Relaxed);
     }
 
-    /// The last txg in which a block of a dedup table found no place on the vdevs for it; 0 if
-    /// there was none.
+    /// The last txg in which a dedup table block found no room on dedup vdevs; 0 if there was none.
     pub(crate) fn dedup_spill(&self) -> Txg {
         Txg(self.dedup_spill.load(Ordering::Relaxed))
     }

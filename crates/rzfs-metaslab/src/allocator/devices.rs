@@ -1,4 +1,4 @@
-//! What allocation asks the vdevs.
+//! What allocation needs from the vdevs.
 
 use crate::StoreError;
 use rzfs_format::units::SECTOR_SIZE;
@@ -25,13 +25,13 @@ pub struct SpacePiece {
     pub range: Range<u64>,
 }
 
-/// The top-level vdevs of a pool, as space accounting sees them. All answers come from memory.
+/// The top-level vdevs of a pool, as space accounting sees them. All methods work in memory.
 pub trait Devices: Send + Sync {
-    /// Bytes that `size` stored bytes take on a vdev if they are written in `txg`, with parity
-    /// and padding; `None` if there is no such vdev.
+    /// Allocated size of `size` stored bytes on a vdev if written in `txg`, with parity and
+    /// padding; `None` if there is no such vdev.
     fn allocated_size(&self, vdev: VdevId, size: u64, txg: Txg) -> Option<u64>;
 
-    /// Bytes that the header of a gang takes.
+    /// Allocated size of a gang header.
     fn gang_header_size(&self, vdev: VdevId, txg: Txg) -> Option<u64> {
         self.allocated_size(vdev, SECTOR_SIZE, txg)
     }
@@ -40,7 +40,7 @@ pub trait Devices: Send + Sync {
     /// 512 in pools whose object directory has no `deflate`.
     fn deflate_ratio(&self, vdev: VdevId) -> u64;
 
-    /// Disks less parity: how many aliquots the vdev takes at once.
+    /// Disks without parity: the number of aliquots the vdev takes at once.
     fn data_disks(&self, vdev: VdevId) -> u64 {
         let _ = vdev;
         1
@@ -49,9 +49,9 @@ pub trait Devices: Send + Sync {
     /// Whether blocks may be put on the vdev.
     fn writability(&self, vdev: VdevId) -> Writability;
 
-    /// Where else bytes of a vdev are that are being freed: for a removed vdev the pieces that
-    /// they were copied to, in order and all of them; for one that is being removed the copies
-    /// made so far; for others nothing. Pieces may be on removed vdevs themselves.
+    /// Further locations of freed bytes of a vdev: for a removed vdev the pieces they were copied
+    /// to, in order and complete; for one being removed the copies made so far; for others none.
+    /// Pieces may be on removed vdevs themselves.
     fn copies(&self, vdev: VdevId, range: Range<u64>) -> Result<Vec<SpacePiece>, StoreError> {
         let _ = (vdev, range);
         Ok(Vec::new())

@@ -1,4 +1,4 @@
-//! Which metaslabs a txg brings up to date so that logs do not pile up (spec 06, sections 13.7 and
+//! Selects the metaslabs a txg flushes so that logs do not pile up (spec 06, sections 13.7 and
 //! 13.11).
 
 use super::condense::Flushed;
@@ -12,8 +12,8 @@ use crate::metaslab::Freshness;
 use crate::store::SyncStore;
 
 impl Allocator {
-    /// Makes the next txg that begins to sync flush all metaslabs, so that no log but its own is
-    /// left: for an export. That txg is not an idle one, whatever else it does.
+    /// Makes the next txg that begins to sync flush all metaslabs, so that only its own log
+    /// remains: for an export. That txg is then never idle.
     pub fn flush_for_export(&self) {
         if !self.context.tunables.keep_log_spacemaps_at_export {
             *self.flush_all.lock() = Some(FlushRequest::All);
@@ -22,7 +22,7 @@ impl Allocator {
 }
 
 impl SyncPass<'_> {
-    /// Flushes the metaslabs whose turn it is, the oldest first.
+    /// Flushes the metaslabs that are due, oldest first.
     pub(crate) fn flush_due(
         &mut self,
         topology: &Topology,

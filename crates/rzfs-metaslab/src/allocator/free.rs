@@ -1,5 +1,5 @@
-//! Giving space back, and claiming what was allocated before the pool was opened
-//! (spec 06, sections 7.3 and 20.3).
+//! Freeing space, and claiming what was allocated before the pool was opened (spec 06, sections 7.3
+//! and 20.3).
 
 use super::Allocator;
 use super::metaslab::{FreeTree, LiveMetaslab};
@@ -8,7 +8,7 @@ use crate::MetaslabError;
 use rzfs_format::{Dva, Txg, VdevId};
 use std::ops::Range;
 
-/// Which state of the pool needs a range that is being freed.
+/// Who still needs a range that is being freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     /// None.
@@ -18,8 +18,8 @@ pub(crate) enum Need {
 }
 
 impl Allocator {
-    /// Allocates a block of an intent log that is on disk already, before anything else is
-    /// allocated in the first txg of an imported pool.
+    /// Allocates a block of an intent log on disk, before anything else is allocated in the first
+    /// txg of an imported pool.
     ///
     /// # Errors
     /// [`MetaslabError::Range`] if it is allocated, [`MetaslabError::NoMetaslab`].
@@ -39,7 +39,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// The bytes at an address: of a gang only its header.
+    /// The range of an address: for a gang only its header.
     fn range_of(&self, dva: Dva, txg: Txg) -> Result<Range<u64>, MetaslabError> {
         let size = if dva.is_gang() {
             self.context.devices.gang_header_size(dva.vdev(), txg).unwrap_or(dva.asize())
@@ -106,8 +106,8 @@ const fn no_metaslab(vdev: VdevId, range: &Range<u64>) -> MetaslabError {
 }
 
 impl LiveMetaslab {
-    /// Frees a range; this pass records it. What is free already is an error as far as memory
-    /// tells.
+    /// Frees a range; this pass records it. A double free is an error as far as it is visible in
+    /// memory.
     pub(crate) fn free(&self, range: Range<u64>, need: Need) -> Result<(), MetaslabError> {
         let conflict = self.conflict();
         let mut state = self.state.lock();

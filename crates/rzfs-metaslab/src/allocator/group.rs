@@ -71,9 +71,9 @@ pub(crate) struct Group {
     order: Mutex<BTreeSet<OrderKey>>,
     slots: Mutex<Vec<Slots>>,
     pub(crate) totals: Mutex<SpaceTotals>,
-    /// Bytes of its turns ([`Rotor`](super::rotor::Rotor)).
+    /// Bytes per turn ([`Rotor`](super::rotor::Rotor)).
     pub(crate) turn: AtomicU64,
-    /// It had no place for the smallest allocation in this txg.
+    /// It had no room for the smallest allocation in this txg.
     pub(crate) full: AtomicBool,
     /// Too full or too fragmented compared with others.
     pub(crate) avoided: AtomicBool,
@@ -133,7 +133,7 @@ impl Group {
         }
     }
 
-    /// Makes a metaslab the one that an allocator uses; fails if it has one, or for claims.
+    /// Sets the metaslab in use by an allocator; fails if it has one, or for claims.
     pub(crate) fn activate(&self, allocator: usize, activation: Activation, index: u64) -> bool {
         self.with_slot(allocator, activation, |slot| match slot {
             Some(_) => false,
@@ -144,7 +144,7 @@ impl Group {
         })
     }
 
-    /// An allocator no longer uses a metaslab.
+    /// Records that an allocator no longer uses a metaslab.
     pub(crate) fn passivate(&self, allocator: usize, activation: Activation, index: u64) {
         self.with_slot(allocator, activation, |slot| {
             if *slot == Some(index) {

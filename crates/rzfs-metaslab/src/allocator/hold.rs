@@ -1,30 +1,30 @@
-//! Keeping what older txgs have: whoever reads the pool as it was then may still need blocks that
-//! were freed since.
+//! Holding older txgs: readers of the pool's earlier state may still need blocks that were freed
+//! since.
 
 use parking_lot::Mutex;
 use rzfs_format::Txg;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The txgs that are held, with how often.
+/// The held txgs, with hold counts.
 #[derive(Debug, Default)]
 pub(crate) struct Holds(Mutex<BTreeMap<Txg, usize>>);
 
 impl Holds {
-    /// Holds a txg once more.
+    /// Adds a hold on a txg.
     pub(crate) fn hold(self: &Arc<Self>, txg: Txg) -> TxgHold {
         *self.0.lock().entry(txg).or_default() += 1;
         TxgHold { holds: Arc::clone(self), txg }
     }
 
-    /// The oldest txg that somebody holds.
+    /// The oldest held txg.
     pub(crate) fn oldest(&self) -> Option<Txg> {
         self.0.lock().keys().next().copied()
     }
 }
 
-/// Keeps the blocks of a txg that is on disk from being used again, until it is dropped or the
-/// pool is short of space.
+/// Keeps the blocks of a txg on disk from being reused, until it is dropped or the pool is short of
+/// space.
 #[derive(Debug)]
 pub struct TxgHold {
     holds: Arc<Holds>,

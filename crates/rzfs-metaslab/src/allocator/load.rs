@@ -1,7 +1,7 @@
-//! Loading: from a metaslab's map, the logged changes and the deferred frees to the tree of what
-//! can be allocated (spec 06, sections 10.4 and 10.5).
+//! Loading: building the tree of allocatable space from a metaslab's map, the logged changes and
+//! the deferred frees (spec 06, sections 10.4 and 10.5).
 //!
-//! Reading happens without a lock. Meanwhile the metaslab is not flushed, and a txg that ends
+//! Reading takes place without a lock. Meanwhile the metaslab is not flushed, and a txg that ends
 //! waits; its changes may be logged.
 
 use super::Allocator;
@@ -13,8 +13,8 @@ use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
 impl Allocator {
-    /// Tries maps again that could not be loaded, when somebody wants their space: the devices may
-    /// answer again.
+    /// Retries maps that could not be loaded, when their space is needed: the devices may respond
+    /// again.
     pub fn retry_maps(&self) {
         let topology = self.topology();
         for metaslab in topology.vdevs.values().flat_map(|live| &live.metaslabs) {
@@ -28,7 +28,7 @@ impl Allocator {
 }
 
 impl LiveMetaslab {
-    /// Loads the metaslab if it is not; whether it is then. The lock is given up meanwhile.
+    /// Loads the metaslab if needed; returns whether it is loaded. The lock is released meanwhile.
     pub(crate) fn load(&self, state: &mut MutexGuard<'_, State>, context: &Context) -> bool {
         loop {
             match state.free {
@@ -69,7 +69,7 @@ impl LiveMetaslab {
         matches!(state.free, FreeTree::Loaded(_))
     }
 
-    /// Turns what the map says is free into what can be allocated.
+    /// Turns the free space of the map into allocatable space.
     fn merge_pending(
         &self,
         state: &mut State,

@@ -4,8 +4,8 @@
 //! allocate   free ──> allocating[txg & 3] ──> (ALLOC record) ──> allocated
 //! free       freeing ──> (FREE record) ──> freed ──> deferred ──> (two txgs later) ──> free
 //! ```
-//! The tree of what is free exists only while the metaslab is loaded; the others only while they
-//! have something in them. So an idle metaslab is its space map's header and a few numbers.
+//! The free tree exists only while the metaslab is loaded; the others only while they are not
+//! empty. So an idle metaslab is its space map's header and a few numbers.
 //!
 //! For a loaded metaslab in syncing context, with everything in bytes (spec 06, section 7.1):
 //! `size - allocated = free + all of allocating + deferred + freed`.
@@ -37,11 +37,11 @@ pub(crate) type MapHistogram = [u64; HISTOGRAM_BUCKETS];
 pub(crate) struct Deferred {
     pub(crate) txg: Txg,
     pub(crate) segments: RangeTree,
-    /// What the map's histogram counts for them.
+    /// Their counts in the map's histogram.
     pub(crate) counted: MapHistogram,
 }
 
-/// What happens to a metaslab in the txgs that are not on disk yet.
+/// State of a metaslab in txgs that are not on disk yet.
 #[derive(Debug)]
 pub(crate) struct Transient {
     /// Allocated in open context or this pass and not recorded, by `txg & 3`.
@@ -52,7 +52,7 @@ pub(crate) struct Transient {
     pub(crate) checkpointing: RangeTree,
     /// Freed in this txg and recorded.
     pub(crate) freed: RangeTree,
-    /// What the map's histogram counts for `freed`.
+    /// The counts of `freed` in the map's histogram.
     pub(crate) counted: MapHistogram,
     /// Freed in the last two txgs.
     pub(crate) deferred: VecDeque<Deferred>,
@@ -75,12 +75,12 @@ impl Unflushed {
     }
 }
 
-/// What is known about a metaslab's free space.
+/// What is known of a metaslab's free space.
 #[derive(Debug)]
 pub(crate) enum FreeTree {
     /// Nothing.
     Unloaded,
-    /// Somebody reads the map.
+    /// The map is being read.
     Loading,
     /// All of it.
     Loaded(Box<FreeSpace>),
@@ -88,7 +88,7 @@ pub(crate) enum FreeTree {
     Unusable,
 }
 
-/// How far a metaslab's own map is complete: records after this were added in this txg.
+/// Up to where a metaslab's own map is complete: later records were added in this txg.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Synced {
     pub(crate) length: u64,
@@ -104,7 +104,7 @@ pub(crate) struct Active {
     pub(crate) index: u32,
 }
 
-/// What changes about a metaslab.
+/// The mutable state of a metaslab.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) map: Option<SpaceMap>,
@@ -116,7 +116,7 @@ pub(crate) struct State {
     pub(crate) allocated: i64,
     pub(crate) free: FreeTree,
     pub(crate) transient: Option<Box<Transient>>,
-    /// Freed for good and worth a TRIM.
+    /// Reusable freed ranges worth a TRIM.
     pub(crate) trim: Option<Box<RangeTree>>,
     /// The unflushed changes are being written to the own map.
     pub(crate) flushing: bool,
@@ -124,9 +124,9 @@ pub(crate) struct State {
     pub(crate) pinned: bool,
     /// The frees of this txg are in a log or were in the map when it began.
     pub(crate) frees_logged: bool,
-    /// Its space can be used: its vdev is not new in the txg that is syncing.
+    /// Whether its space is usable: its vdev is not new in the syncing txg.
     pub(crate) available: bool,
-    /// Users of its free space that keep allocations away: it rests.
+    /// Number of users that keep allocations away from its free space.
     pub(crate) disabled: u32,
     pub(crate) active: Option<Active>,
     pub(crate) weight: Weight,
@@ -134,7 +134,7 @@ pub(crate) struct State {
     pub(crate) selected: Txg,
 }
 
-/// A metaslab, shared by all who allocate.
+/// A metaslab, shared by all allocating threads.
 #[derive(Debug)]
 pub(crate) struct LiveMetaslab {
     pub(crate) id: MetaslabId,
@@ -143,12 +143,12 @@ pub(crate) struct LiveMetaslab {
     /// The vdev's number of metaslabs when it was opened.
     pub(crate) group: Arc<Group>,
     pub(crate) state: Mutex<State>,
-    /// Told when loading or flushing ends.
+    /// Notified when loading or flushing ends.
     pub(crate) settled: Condvar,
 }
 
 impl LiveMetaslab {
-    /// A metaslab as reading found it, or a new one (`parts` is `None`).
+    /// A metaslab as read, or a new one (`parts` is `None`).
     pub(crate) fn new(
         id: MetaslabId,
         range: Range<u64>,
@@ -191,13 +191,13 @@ impl LiveMetaslab {
         RangeTree::new(self.range.clone(), self.ashift)
     }
 
-    /// Names the metaslab in an error about its trees.
+    /// Adds the metaslab to an error about its trees.
     pub(crate) fn conflict(&self) -> impl Fn(RangeError) -> MetaslabError + Copy {
         let MetaslabId { vdev, index } = self.id;
         move |source| MetaslabError::Range { vdev, metaslab: index, source }
     }
 
-    /// The trees of open txgs, made if they are not there.
+    /// The trees of open txgs, created if missing.
     pub(crate) fn transient<'a>(&self, state: &'a mut State) -> &'a mut Transient {
         state.transient.get_or_insert_with(|| {
             Box::new(Transient {
@@ -212,20 +212,20 @@ impl LiveMetaslab {
         })
     }
 
-    /// The changes that only logs have, made if there are none.
+    /// The changes only in logs, created if missing.
     pub(crate) fn unflushed<'a>(&self, state: &'a mut State) -> &'a mut Unflushed {
         state.unflushed.get_or_insert_with(|| {
             Box::new(Unflushed { allocated: self.tree(), freed: self.tree() })
         })
     }
 
-    /// Computes the weight anew and puts the metaslab where it belongs in its group's order.
+    /// Recomputes the weight and reorders the metaslab in its group.
     pub(crate) fn reweigh(&self, state: &mut State, features: &SpaceFeatures) {
         state.weight = self.weight(state, features);
         self.reorder(state);
     }
 
-    /// Puts the metaslab where its weight and use belong in its group's order.
+    /// Reorders the metaslab in its group by weight and use.
     pub(crate) fn reorder(&self, state: &mut State) {
         let rank = state.active.map(|active| active.activation);
         let key = OrderKey::new(rank, state.weight, self.id.index);
@@ -260,7 +260,7 @@ impl LiveMetaslab {
         }
     }
 
-    /// Bytes that are not allocated; those that wait count as free.
+    /// Bytes not allocated, including deferred frees.
     pub(crate) fn free_bytes(&self, state: &State) -> u64 {
         self.size().saturating_sub(state.allocated.max(0).cast_unsigned())
     }
@@ -289,7 +289,7 @@ impl LiveMetaslab {
         self.note_allocation(state, context, range, txg)
     }
 
-    /// Notes that a range, which has left the free tree, is allocated in `txg`.
+    /// Records that a range removed from the free tree is allocated in `txg`.
     pub(crate) fn note_allocation(
         &self,
         state: &mut State,
@@ -310,7 +310,7 @@ impl LiveMetaslab {
         Some(range)
     }
 
-    /// Waits until nobody loads or flushes the metaslab.
+    /// Waits until the metaslab is neither being loaded nor flushed.
     pub(crate) fn wait_settled(&self, state: &mut MutexGuard<'_, State>) {
         while state.flushing || matches!(state.free, FreeTree::Loading) {
             self.settled.wait(state);
@@ -342,7 +342,7 @@ impl State {
         }
     }
 
-    /// What the map's histogram counts and cannot be allocated yet.
+    /// The map's histogram counts of space that cannot be allocated yet.
     fn pending(&self) -> MapHistogram {
         let mut sum = [0; HISTOGRAM_BUCKETS];
         if let Some(transient) = &self.transient {
@@ -361,7 +361,7 @@ impl State {
         self.unflushed.as_ref().map_or(0, |unflushed| unflushed.memory())
     }
 
-    /// Whether the free tree can be dropped: the map, the logs and the deferred frees tell it.
+    /// Whether the free tree can be dropped, as map, logs and deferred frees determine it.
     pub(crate) fn can_unload(&self) -> bool {
         let idle = self.transient.as_ref().is_none_or(|transient| transient.is_recorded());
         matches!(self.free, FreeTree::Loaded(_))

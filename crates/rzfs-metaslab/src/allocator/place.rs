@@ -17,10 +17,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How hard an allocation looks for a place.
+/// How hard an allocation searches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Effort {
-    /// The best metaslabs of vdevs that are fine.
+    /// The best metaslabs of good vdevs.
     Usual,
     /// All that can be written.
     Hard,
@@ -39,12 +39,12 @@ struct Want<'a> {
 }
 
 impl Allocator {
-    /// Allocates space for a block in `txg`: an address for each copy, on different vdevs as far
-    /// as there are, or else in different metaslabs. The bit for gangs is set in headers.
+    /// Allocates space for a block in `txg`: an address for each copy, on different vdevs if
+    /// possible, else in different metaslabs. The gang bit is set in headers.
     ///
     /// # Errors
-    /// [`NoSpace`] if not all copies have a place; nothing is allocated then, and a caller may
-    /// cut the block up.
+    /// [`NoSpace`] if not all copies fit; nothing is then allocated, and the caller may split the
+    /// block.
     pub fn allocate(&self, request: &AllocationRequest, txg: Txg) -> Result<[Dva; 3], NoSpace> {
         let no_space = NoSpace { size: request.size };
         if request.size == 0 || !(1..=3).contains(&request.copies) || self.forces_gang(request) {
@@ -76,7 +76,7 @@ impl Allocator {
         Some(dvas)
     }
 
-    /// Whether the allocation fails so that gang blocks are tested.
+    /// Whether the allocation is made to fail, to test gang blocks.
     fn forces_gang(&self, request: &AllocationRequest) -> bool {
         let tunables = &self.context.tunables;
         request.size >= tunables.force_ganging && {
@@ -170,7 +170,7 @@ impl Allocator {
             let want = Want { asize, txg, allocator, activation, effort, taken };
             let found = self.allocate_in(member, &want);
             match found {
-                // Blocks of logs are written one by one: each goes to another device.
+                // Log blocks are written one by one: each goes to another device.
                 Some(_) if class != ClassKind::Log => {
                     rotor.lock().took(ring, position, request.size);
                 }
@@ -209,7 +209,7 @@ impl Allocator {
         effort == Effort::Hard || !(member.group.is_full() || avoided)
     }
 
-    /// Allocates in one group: from the metaslab in use, or else from the best that has room.
+    /// Allocates in one group: from the metaslab in use, or else from the best one with room.
     fn allocate_in(&self, member: &Member, want: &Want<'_>) -> Option<(Range<u64>, MetaslabId)> {
         let group = &member.group;
         let metaslab = |index: u64| member.vdev.metaslabs.get(usize::try_from(index).ok()?);
@@ -243,7 +243,7 @@ impl Allocator {
         None
     }
 
-    /// Unloads metaslabs of other txgs if loaded ones take too much memory.
+    /// Unloads metaslabs unused in this txg if loaded ones take too much memory.
     fn make_room(&self, member: &Member) {
         let limit = self.context.tunables.loaded_memory_limit();
         if member.group.class == ClassKind::Normal
@@ -259,7 +259,7 @@ impl Allocator {
         usize::try_from(locality % count).unwrap_or(0)
     }
 
-    /// Takes back what [`Allocator::allocate`] gave in this txg and nobody refers to.
+    /// Returns unreferenced space that [`Allocator::allocate`] gave in this txg.
     pub fn unallocate(&self, dvas: &[Dva], txg: Txg) {
         let topology = self.topology();
         for dva in dvas.iter().filter(|dva| dva.is_valid()) {
@@ -272,7 +272,7 @@ impl Allocator {
     }
 }
 
-/// The group where the search begins, if not the rotor tells.
+/// The group where the search begins, unless the rotor decides.
 fn start_of(ring: &[Member], request: &AllocationRequest, earlier: &[Dva]) -> Option<usize> {
     let position = |dva: &Dva| ring.iter().position(|member| member.group.vdev == dva.vdev());
     match (earlier.last(), request.placement) {
@@ -283,7 +283,7 @@ fn start_of(ring: &[Member], request: &AllocationRequest, earlier: &[Dva]) -> Op
 }
 
 impl LiveMetaslab {
-    /// Allocates from the metaslab if it is still the one in use; else it is not any more.
+    /// Allocates from the metaslab if it is still in use; else deactivates it.
     fn allocate_active(&self, context: &Context, want: &Want<'_>) -> Option<Range<u64>> {
         let mut state = self.state.lock();
         let active = state.active.filter(|active| {
@@ -300,7 +300,7 @@ impl LiveMetaslab {
         found
     }
 
-    /// Whether the segments of an active metaslab became so small that another one is better.
+    /// Whether the segments of an active metaslab have become so small that another one is better.
     fn is_used_up(&self, state: &mut State, context: &Context, active: Active) -> bool {
         let FreeTree::Loaded(free) = &mut state.free else { return true };
         let largest = free.largest();
@@ -310,7 +310,7 @@ impl LiveMetaslab {
             && index.saturating_add(context.tunables.switch_threshold) <= active.index
     }
 
-    /// The metaslab is no longer the one that an allocator uses.
+    /// Deactivates the metaslab.
     pub(crate) fn passivate(&self, state: &mut State, context: &Context) {
         if let Some(active) = state.active.take() {
             self.group.passivate(active.allocator, active.activation, self.id.index);
@@ -318,7 +318,7 @@ impl LiveMetaslab {
         self.reweigh(state, &context.features());
     }
 
-    /// Allocates from the metaslab, and puts it to use if the allocator has none.
+    /// Allocates from the metaslab, and activates it if the allocator has none.
     fn allocate_inactive(
         self: &Arc<Self>,
         context: &Context,
@@ -351,7 +351,7 @@ impl LiveMetaslab {
         }
     }
 
-    /// Makes a range that was allocated in `txg` free again; if that is recorded already, it is
+    /// Makes a range allocated in `txg` free again; if the allocation is already recorded, it is
     /// freed.
     fn give_back(&self, context: &Context, range: Range<u64>, txg: Txg) {
         let unrecorded = {

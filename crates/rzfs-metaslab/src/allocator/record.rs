@@ -1,8 +1,8 @@
-//! Recording what happened to a metaslab, pass by pass, and the end of its txg
-//! (spec 06, sections 7.4 and 19.6).
+//! Recording the changes of a metaslab, pass by pass, and the end of its txg (spec 06, sections 7.4
+//! and 19.6).
 //!
-//! A pass takes the trees out under the metaslab's lock, whoever syncs stores them, and then the
-//! metaslab is told.
+//! A pass takes the trees out under the metaslab's lock, the syncing thread stores them, and then
+//! reports that to the metaslab.
 
 use super::context::{Context, slot};
 use super::metaslab::{Deferred, FreeTree, LiveMetaslab, MapHistogram, State, Synced};
@@ -13,7 +13,7 @@ use crate::{MetaslabError, RangeTree};
 use rzfs_format::Txg;
 use rzfs_format::space_map::HISTOGRAM_BUCKETS;
 
-/// What a pass records of a metaslab.
+/// The records of a metaslab in one pass.
 #[derive(Debug)]
 pub(crate) struct PassTrees {
     pub(crate) allocated: RangeTree,
@@ -31,23 +31,23 @@ pub(crate) enum Recorded {
     Own(Box<SpaceMap>),
 }
 
-/// Whether frees wait two txgs.
+/// Whether frees are deferred by two txgs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deferral {
-    /// They do, and for as long as an older txg is held.
+    /// They are, and for as long as an older txg is held.
     TwoTxgs {
         /// The oldest txg that is held.
         held: Option<Txg>,
     },
-    /// They can be used at once: there is little space.
+    /// They are usable at once: space is short.
     None,
 }
 
 impl Deferral {
-    /// Whether what was freed in `freed` can be used when `txg` is on disk.
+    /// Whether space freed in `freed` is usable when `txg` is on disk.
     fn is_over(self, freed: Txg, txg: Txg) -> bool {
         let is_held = match self {
-            // A txg has what was freed in a later one.
+            // A held txg still has what was freed in a later one.
             Self::TwoTxgs { held } => held.is_some_and(|held| held < freed),
             Self::None => false,
         };
@@ -64,7 +64,7 @@ pub enum Autotrim {
     Off,
 }
 
-/// How the end of a txg changed the bytes of a metaslab.
+/// How the end of a txg changed the space of a metaslab.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SpaceChange {
     pub(crate) allocated: i64,
@@ -82,8 +82,8 @@ impl LiveMetaslab {
         })
     }
 
-    /// Takes out what this pass records. Until [`LiveMetaslab::recorded`] the metaslab stays
-    /// loaded if it is.
+    /// Takes out the records of this pass. Until [`LiveMetaslab::recorded`] a loaded metaslab stays
+    /// loaded.
     pub(crate) fn take_pass(&self, txg: Txg) -> PassTrees {
         let mut state = self.state.lock();
         state.pinned = true;
@@ -95,7 +95,7 @@ impl LiveMetaslab {
         }
     }
 
-    /// The records of a pass are stored. Answers with the histogram that the own map is to get.
+    /// Marks the records of a pass as stored. Returns the new histogram of the own map.
     pub(crate) fn recorded(
         &self,
         trees: &PassTrees,
@@ -141,8 +141,7 @@ impl LiveMetaslab {
         Ok(histogram)
     }
 
-    /// The histogram of the own map from what is in memory: exact if the metaslab is loaded,
-    /// else what it was.
+    /// The histogram of the own map from memory: exact if the metaslab is loaded, else the old one.
     pub(crate) fn histogram(&self, state: &State) -> MapHistogram {
         let FreeTree::Loaded(free) = &state.free else {
             let stored = state.map.as_ref().and_then(|map| map.header().histogram);
@@ -159,12 +158,12 @@ impl LiveMetaslab {
         histogram
     }
 
-    /// The own map has been stored with a change that is no record.
+    /// Replaces the own map after a change without records.
     pub(crate) fn replace_map(&self, map: SpaceMap) {
         self.state.lock().map = Some(map);
     }
 
-    /// The txg is on disk: what was freed two txgs ago, and no held txg has, can be used again.
+    /// Ends a txg that is on disk: space freed two txgs ago, and not in a held txg, becomes usable.
     pub(crate) fn committed(
         &self,
         context: &Context,
@@ -232,7 +231,7 @@ impl LiveMetaslab {
 }
 
 impl super::metaslab::Transient {
-    /// Counts what waits in a loaded metaslab as its map's histogram does now.
+    /// Recounts deferred space of a loaded metaslab as in its map's current histogram.
     fn count_again(&mut self, ashift: u32) {
         let count = |segments: &RangeTree| {
             let mut counted = [0; HISTOGRAM_BUCKETS];

@@ -1,5 +1,5 @@
-//! The end of a vdev's metaslabs: it was a log vdev, or everything in it was copied elsewhere
-//! (spec 06, sections 13.12 and 13.13).
+//! Removing a vdev's metaslabs: it was a log vdev, or its contents were copied elsewhere (spec 06,
+//! sections 13.12 and 13.13).
 
 use super::sync::SyncPass;
 use super::topology::LiveVdev;
@@ -12,9 +12,9 @@ use rzfs_format::{Txg, VdevId};
 use std::sync::Arc;
 
 impl SyncPass<'_> {
-    /// Removes the metaslabs of a vdev with their maps and arrays. Entries of logs about it do not
-    /// count any more, and its number is not used again. What was allocated on it must have been
-    /// freed, or be where [`Devices::copies`](super::Devices::copies) says.
+    /// Removes the metaslabs of a vdev with their maps and arrays. Entries of logs about it no
+    /// longer count, and its number is not reused. What was allocated on it must have been freed,
+    /// or be where [`Devices::copies`](super::Devices::copies) says.
     ///
     /// # Errors
     /// There is no such vdev, it has changes that are not recorded, or the store fails.

@@ -1,15 +1,15 @@
-//! What is to be allocated.
+//! Allocation requests.
 
 use rzfs_format::Dva;
 
-/// A wish for space for one block.
+/// A request for space for one block.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocationRequest {
     /// Bytes as stored, without redundancy.
     pub size: u64,
     /// Copies, 1 to 3.
     pub copies: u8,
-    /// What the block holds, which decides on the class.
+    /// The kind of block, which determines the class.
     pub content: Content,
     /// Whether it is a part of a gang.
     pub placement: Placement,
@@ -44,19 +44,19 @@ pub enum Placement {
     Block,
     /// The header of a gang.
     GangHeader,
-    /// A part of a gang, best on the vdev of this header.
+    /// A part of a gang, preferably on the vdev of this header.
     GangMember(Dva),
 }
 
-/// There is no piece of free space of this size for all copies.
+/// There is no free segment of this size for all copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no space for {size} bytes")]
 pub struct NoSpace {
-    /// Stored bytes that were wanted.
+    /// The requested bytes.
     pub size: u64,
 }
 
-/// Classes of vdevs by what they are for (spec 06, section 9.1).
+/// Classes of vdevs by purpose (spec 06, section 9.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ClassKind {
     /// Everything that has no better place.

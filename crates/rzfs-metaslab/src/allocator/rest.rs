@@ -1,17 +1,17 @@
-//! Metaslabs that rest: while devices work on their free space they give none away.
+//! Disabled metaslabs: while devices process their free space, nothing is allocated from them.
 //!
 //! ```text
 //! begin ──> the metaslab is passed by ──> end         as often as somebody sweeps free space
 //! allocation finds nothing while one rests ──> waits until none does, and looks again
 //! ```
-//! So an allocation fails only if it fails with every metaslab at work. Whoever lets a metaslab
-//! rest waits for its devices and for nothing else; in particular not for a txg, which may be
+//! So an allocation fails only if it fails with every metaslab enabled. A thread that disables a
+//! metaslab waits for its devices and for nothing else; in particular not for a txg, which may be
 //! waiting for space itself.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many metaslabs rest, and who waits for them.
+/// Counts disabled metaslabs and waiting allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Rests {
     counts: Mutex<Counts>,
@@ -26,7 +26,7 @@ struct Counts {
     waiting: u32,
 }
 
-/// How many rests had begun before an allocation, if none of them was going on.
+/// The number of rests begun before an allocation, if none was in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Quiet(Option<u64>);
 
@@ -40,7 +40,7 @@ impl Rests {
         self.count_begin(&mut counts);
     }
 
-    /// Begins a rest unless an allocation waits; tells whether it has begun.
+    /// Begins a rest unless an allocation waits; returns whether it has begun.
     pub(crate) fn try_begin(&self) -> bool {
         let mut counts = self.counts.lock();
         let may_begin = counts.waiting == 0;
@@ -71,9 +71,9 @@ impl Rests {
         self.changed.notify_all();
     }
 
-    /// How it is at this moment, for [`Rests::was_quiet`].
+    /// The current state, for [`Rests::was_quiet`].
     pub(crate) fn now(&self) -> Quiet {
-        // What has begun is read last: if both are equal, nothing was going on then.
+        // The number of begun rests is read last: if both are equal, none was in progress then.
         let ended = self.ended.load(Ordering::Acquire);
         let begun = self.begun.load(Ordering::Acquire);
         Quiet((begun == ended).then_some(begun))
@@ -84,7 +84,7 @@ impl Rests {
         since == Quiet(Some(self.begun.load(Ordering::Acquire)))
     }
 
-    /// Does something while no metaslab rests.
+    /// Calls `work` while no metaslab is disabled.
     pub(crate) fn without<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut counts = self.counts.lock();
         counts.waiting += 1;

@@ -1,19 +1,19 @@
-//! Whose turn it is in a class: groups take turns, and what a turn is worth follows the space that
-//! they have (spec 06, section 9.4).
+//! The rotation of groups in a class: groups take turns, with bytes per turn according to their
+//! space (spec 06, section 9.4).
 //!
 //! In each round of turns a class hands out an aliquot for each of its disks. How a round is shared
 //! is our own: a group gets a part that goes with its size and with the square of its free fraction.
 //! The rate at which groups fill up then makes the reciprocals of their free fractions grow alike, so
 //! the differences between old and new ones go away as they become full.
 //!
-//! A turn ends when its bytes are used up. Blocks do not end where turns do: what a group has taken
-//! beyond its turn it owes, and it is passed over until it has paid, so that shares hold however
-//! large blocks are.
+//! A turn ends when its bytes are used up. Blocks do not end where turns do: a group owes what it
+//! has taken beyond its turn, and is skipped until that is paid, so that shares hold however large
+//! blocks are.
 
 use super::topology::Member;
 use std::sync::atomic::Ordering;
 
-/// Somebody who takes turns.
+/// A member of a rotation.
 pub(crate) trait InTurn {
     /// Bytes of a turn.
     fn turn(&self) -> u64;
@@ -25,21 +25,21 @@ impl InTurn for Member {
     }
 }
 
-/// Whose turn it is in a class, for one allocator.
+/// The rotation of a class, for one allocator.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Rotor {
     position: usize,
-    /// What each may still take in its turn; less than nothing is owed.
+    /// What each may still take in its turn; negative if it owes.
     credits: Vec<i64>,
 }
 
 impl Rotor {
-    /// The one whose turn it is.
+    /// The index of the current member.
     pub(crate) fn position(&self, ring: &[impl InTurn]) -> usize {
         self.position % ring.len().max(1)
     }
 
-    /// The one in a position has got `size` bytes. Only in its turn do they count.
+    /// Charges the member at an index for `size` bytes, if it is its turn.
     pub(crate) fn took(&mut self, ring: &[impl InTurn], position: usize, size: u64) {
         let Some(credit) = self.credit_in_turn(ring, position) else { return };
         *credit = credit.saturating_sub_unsigned(size);
@@ -48,14 +48,14 @@ impl Rotor {
         }
     }
 
-    /// The turn of the one in a position is over, whatever is left of it.
+    /// Ends the turn of the member at an index, whatever remains of it.
     pub(crate) fn passes(&mut self, ring: &[impl InTurn], position: usize) {
         let Some(credit) = self.credit_in_turn(ring, position) else { return };
         *credit = (*credit).min(0);
         self.advance(ring);
     }
 
-    /// What the one in a position may still take, if it is its turn.
+    /// The remaining credit of the member at an index, if it is its turn.
     fn credit_in_turn(&mut self, ring: &[impl InTurn], position: usize) -> Option<&mut i64> {
         if position != self.position(ring) {
             return None;
@@ -64,9 +64,9 @@ impl Rotor {
         self.credits.get_mut(position)
     }
 
-    /// Makes it the turn of the next one that owes nothing.
+    /// Advances to the next member that owes nothing.
     fn advance(&mut self, ring: &[impl InTurn]) {
-        /// Rounds after which debts are forgotten: the largest block is worth fewer usual turns.
+        /// Rounds after which debts are dropped: the largest block is worth fewer usual turns.
         const MOST_ROUNDS: usize = 64;
         for _ in 0..MOST_ROUNDS * ring.len() {
             self.position = (self.position + 1) % ring.len();
@@ -84,23 +84,23 @@ impl Rotor {
     }
 }
 
-/// What a share of a round depends on.
+/// The factors of a group's share of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupWeight {
     /// Bytes of the group.
     pub(crate) space: u64,
     /// Those of them that are free.
     pub(crate) free: u64,
-    /// Disks that take data at the same time.
+    /// Disks that take data concurrently.
     pub(crate) disks: u64,
 }
 
-/// What turns depend on.
+/// What shares depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
-    /// On the space that there is, and on what of it is free.
+    /// Total and free space.
     BySpace,
-    /// On disks only.
+    /// Disks only.
     ByDisks,
 }
 
@@ -138,8 +138,8 @@ mod tests {
         GroupWeight { space, free, disks: 1 }
     }
 
-    /// Gives blocks of these sizes to those whose turn it is; says what each has got, and calls
-    /// `look` after each.
+    /// Gives blocks of these sizes to the current members; returns the sums, and calls `look` after
+    /// each.
     fn give(ring: &[u64], sizes: impl IntoIterator<Item = u64>, mut look: impl FnMut(&[u64])) {
         let (mut rotor, mut got) = (Rotor::default(), vec![0; ring.len()]);
         for size in sizes {
@@ -184,7 +184,7 @@ mod tests {
         rotor.passes(&ring, 2);
         rotor.took(&ring, 0, 10 * MIB);
         assert_eq!(rotor.position(&ring), 1);
-        // One has left, and nobody is there any more.
+        // One has left, or all have.
         assert_eq!((rotor.position(&ring[..1]), rotor.position(&ring[..0])), (0, 0));
         rotor.passes(&ring[..1], 0);
         rotor.took(&ring[..0], 0, 1);
@@ -198,7 +198,7 @@ mod tests {
         let used = |stake: &GroupWeight| (stake.space - stake.free) * 1000 / stake.space;
         let mut rotor = Rotor::default();
         while stakes.iter().any(|stake| used(stake) < 950) {
-            // Turns are shared out once a txg.
+            // Turns are recomputed once a txg.
             let ring = turns(&stakes, MIB, Sharing::BySpace);
             for _ in 0..64 {
                 let at = rotor.position(&ring);

@@ -1,4 +1,4 @@
-//! How much space there is, and what follows from it: which groups are avoided, whether frees wait,
+//! The amount of space, and its consequences: which groups are avoided, whether frees are deferred,
 //! which metaslabs stay in memory.
 
 use super::Allocator;
@@ -23,11 +23,11 @@ const fn deflated(bytes: u64, ratio: u64) -> u64 {
     (bytes / SECTOR_SIZE).saturating_mul(ratio)
 }
 
-/// Percent of the vdevs for dedup tables that these may fill ...
+/// Percentage of dedup vdevs that tables may fill ...
 const DEDUP_PERCENT: u64 = 85;
 /// ... or all but this, if that is more.
 const DEDUP_RESERVE: u64 = 8 << 30;
-/// Txgs for which vdevs that were full count as such.
+/// Txgs for which full dedup vdevs count as full.
 const SPILL_TXGS: u64 = 5;
 
 impl Allocator {
@@ -114,7 +114,7 @@ impl Allocator {
         };
     }
 
-    /// The feature of logs is active from now on.
+    /// Records that the feature of logs is active from now on.
     pub(crate) fn logs_became_active(&self) {
         let mut features = self.context.features.write();
         if features.logs == LogFeature::Enabled {
@@ -130,8 +130,8 @@ impl Allocator {
         !self.obsolete.lock().is_empty()
     }
 
-    /// Whether frees of the txg that ends wait: not if there is so little space that waiting
-    /// could keep the pool from freeing anything.
+    /// Whether frees of the ending txg are deferred: not if space is so short that waiting could
+    /// keep the pool from freeing anything.
     pub(crate) fn deferral(&self, topology: &Topology) -> Deferral {
         let normal = topology.totals(ClassKind::Normal);
         if normal.free() <= self.usage().slop {
@@ -140,7 +140,7 @@ impl Allocator {
         Deferral::TwoTxgs { held: self.holds.oldest() }
     }
 
-    /// Finds out anew which groups are avoided, and shares out turns.
+    /// Re-evaluates which groups are avoided, and recomputes turns.
     pub(crate) fn assess_groups(&self) {
         let topology = self.topology();
         let tunables = &self.context.tunables;
@@ -181,7 +181,7 @@ impl Allocator {
         }
     }
 
-    /// Unloads what was not used for some txgs, and counts the memory of the rest.
+    /// Unloads metaslabs unused for some txgs, and counts the memory of the rest.
     pub(crate) fn unload_unused(&self, txg: Txg) {
         let topology = self.topology();
         let loaded: Vec<MetaslabId> = self.context.loaded.lock().iter().copied().collect();
@@ -200,8 +200,8 @@ impl Allocator {
         self.unload_until(self.context.tunables.loaded_memory_limit());
     }
 
-    /// Unloads metaslabs, the least recently used first, until the rest takes at most `limit`
-    /// bytes or is in use.
+    /// Unloads metaslabs, the least recently used first, until the rest takes at most `limit` bytes
+    /// or is in use.
     pub(crate) fn unload_until(&self, limit: u64) {
         if self.context.loaded_bytes.load(Ordering::Relaxed) <= limit {
             return;
@@ -228,8 +228,8 @@ impl Allocator {
         }
     }
 
-    /// Loads the metaslabs that are likely to be used next, so that allocations do not wait:
-    /// for a thread of its own, after a txg.
+    /// Loads the metaslabs likely to be used next, so that allocations do not wait: for a separate
+    /// thread, after a txg.
     pub fn preload(&self) {
         let topology = self.topology();
         for member in ClassKind::ALL.iter().flat_map(|class| topology.ring(*class)) {

@@ -1,4 +1,4 @@
-//! The tokens of a txg's sync, and recording what its passes changed (spec 06, sections 19.3 and
+//! The tokens of a txg's sync, and recording the changes of its passes (spec 06, sections 19.3 and
 //! 19.6).
 
 use super::Allocator;
@@ -34,7 +34,7 @@ pub struct SyncPass<'a> {
     pub(crate) features: SpaceFeatures,
 }
 
-/// A txg whose passes are done, and whose uberblock is to be written.
+/// A txg whose passes are done, before its uberblock is written.
 #[derive(Debug)]
 #[must_use = "a txg that is not committed failed"]
 pub struct FinishedTxg<'a> {
@@ -68,11 +68,11 @@ impl<'a> SyncPass<'a> {
         self.stamp.pass
     }
 
-    /// Frees the copies of a block: of a gang only its headers, so that whoever frees a gang
-    /// frees its members too. Holes and embedded blocks have no space.
+    /// Frees the copies of a block: of a gang only its headers, so the caller must free the members
+    /// too. Holes and embedded blocks have no space.
     ///
     /// # Errors
-    /// The space is free already, or not part of any metaslab: the pool is damaged.
+    /// The space is already free, or not part of any metaslab: the pool is damaged.
     pub fn free_block(&self, pointer: &BlockPointer) -> Result<(), MetaslabError> {
         if pointer.is_hole() || pointer.is_embedded() {
             return Ok(());
@@ -89,9 +89,9 @@ impl<'a> SyncPass<'a> {
         self.allocator.free_dva(dva, txg, self.allocator.need(birth, txg))
     }
 
-    /// Records what was allocated and freed in this pass, and in pass 1 flushes what is due:
-    /// steps 11 and 12 of a pass (spec 06, section 19.3). The store gets dirty; the next pass
-    /// writes it. Without changes nothing is stored.
+    /// Records the allocations and frees of this pass, and in pass 1 flushes what is due: steps 11
+    /// and 12 of a pass (spec 06, section 19.3). The store becomes dirty; the next pass writes it.
+    /// Without changes nothing is stored.
     ///
     /// `activity` counts in pass 1 only.
     ///
@@ -119,7 +119,7 @@ impl<'a> SyncPass<'a> {
         Ok(self)
     }
 
-    /// Ends the passes, when the last one left nothing dirty.
+    /// Ends the passes, if the last one left nothing dirty.
     ///
     /// # Errors
     /// [`MetaslabError::Unrecorded`] if something was allocated or freed since.
@@ -134,7 +134,7 @@ impl<'a> SyncPass<'a> {
         Ok(FinishedTxg { allocator, books, txg: stamp.txg })
     }
 
-    /// Records what changed in the metaslabs that are dirty in this txg.
+    /// Records the changes of the metaslabs dirty in this txg.
     fn record_metaslabs(
         &mut self,
         topology: &Topology,
@@ -170,7 +170,7 @@ impl<'a> SyncPass<'a> {
         self.record_checkpointed(&batch, store)
     }
 
-    /// Tells a metaslab that its records are stored: in the log, or now in its own map.
+    /// Reports to a metaslab that its records are stored: in the log, or in its own map.
     fn record(
         &mut self,
         metaslab: &LiveMetaslab,
@@ -212,7 +212,7 @@ impl<'a> SyncPass<'a> {
         Ok(())
     }
 
-    /// Writes the own map of a metaslab anew, as nobody can append to a damaged one.
+    /// Rewrites the own map of a metaslab, as a damaged one cannot be appended to.
     fn replace_damaged(
         &mut self,
         metaslab: &LiveMetaslab,
@@ -225,7 +225,7 @@ impl<'a> SyncPass<'a> {
         map.ok_or(MetaslabError::OutOfOrder { txg: self.stamp.txg })
     }
 
-    /// Appends what became obsolete of removed vdevs to their obsolete maps.
+    /// Appends newly obsolete ranges of removed vdevs to their obsolete maps.
     fn record_obsolete(
         &self,
         topology: &Topology,
@@ -273,7 +273,7 @@ impl FinishedTxg<'_> {
         self.txg
     }
 
-    /// The txg's uberblock is durable: what was freed two txgs ago can be used again.
+    /// Ends the txg after its uberblock is durable: what was freed two txgs ago becomes usable.
     ///
     /// # Errors
     /// The trees contradict each other; nothing can be synced after that.

@@ -1,4 +1,4 @@
-//! An allocator over a store in memory, compared with a map of what is allocated.
+//! An allocator on an in-memory store, compared with a map of allocations.
 
 mod damage;
 mod logs;
@@ -75,7 +75,7 @@ impl Devices for TestDevices {
     }
 }
 
-/// A pool: vdevs, a store, and the allocator that is open.
+/// A pool: vdevs, a store, and its open allocator.
 pub(super) struct World {
     pub(super) devices: Arc<TestDevices>,
     pub(super) store: SharedStore,
@@ -107,7 +107,7 @@ impl World {
         Self { devices, store, allocator, txg: Txg::INITIAL, tunables }
     }
 
-    /// Imports what a crash left behind.
+    /// Imports the state left by a crash.
     pub(super) fn open(&self, store: MemoryStore, txg: Txg) -> Self {
         let mut features = self.allocator.features();
         if features.logs == LogFeature::Active && store.logs().is_empty() {
@@ -155,7 +155,7 @@ impl World {
         Ok(dvas.into_iter().filter(|dva| dva.is_valid()).collect())
     }
 
-    /// Allocates until a block is where it should be.
+    /// Allocates until a block is at the wanted place.
     pub(super) fn allocate_until(&self, wanted: impl Fn(Dva) -> bool) -> Dva {
         let mut blocks = (0..10_000).filter_map(|_| self.allocate(0x4000, 1).ok()).flatten();
         blocks.find(|dva| wanted(*dva)).unwrap()
@@ -189,7 +189,7 @@ pub(super) fn stored(store: &MemoryStore, devices: &TestDevices) -> BTreeMap<(Vd
     segments
 }
 
-/// Checks what must hold for every metaslab between txgs.
+/// Checks the invariants of every metaslab between txgs.
 pub(super) fn check_metaslabs(world: &World) {
     let mut histograms = 0;
     for live in world.allocator.topology().vdevs.values() {

@@ -1,5 +1,5 @@
-//! Which metaslabs there are: an immutable picture of a pool's vdevs, classes and groups, which
-//! is replaced when a vdev comes, grows or goes.
+//! The existing metaslabs: an immutable snapshot of a pool's vdevs, classes and groups, which is
+//! replaced when a vdev is added, grows or is removed.
 
 use super::group::{Group, SpaceTotals};
 use super::metaslab::LiveMetaslab;
@@ -18,7 +18,7 @@ pub(crate) struct LiveVdev {
     pub(crate) geometry: VdevGeometry,
     pub(crate) metaslabs: Vec<Arc<LiveMetaslab>>,
     pub(crate) groups: Vec<Arc<Group>>,
-    /// Where its books are.
+    /// The objects of its books.
     pub(crate) objects: Arc<Mutex<VdevObjects>>,
     pub(crate) allocating: Allocating,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Member {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Topology {
     pub(crate) vdevs: BTreeMap<VdevId, Arc<LiveVdev>>,
-    /// The vdevs without metaslabs that log entries and pointers may name, with their obsolete
+    /// The vdevs without metaslabs that log entries and pointers may refer to, with their obsolete
     /// space maps.
     pub(crate) removed: BTreeMap<VdevId, Arc<Mutex<VdevObjects>>>,
     rings: [Vec<Member>; 5],

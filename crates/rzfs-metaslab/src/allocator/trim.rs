@@ -1,9 +1,7 @@
-//! Free space that devices are told about (TRIM) or that is overwritten (initialization): spec 06,
-//! section 16.
+//! Free space for TRIM or initialization: spec 06, section 16.
 //!
-//! A freed range gets here when it can be allocated again, so no uberblock that could still be
-//! used refers to it, and leaves when it is allocated. While somebody works on free space, its
-//! metaslab rests.
+//! A freed range is added when it becomes allocatable, so no usable uberblock refers to it, and
+//! removed when it is allocated. While free space is processed, its metaslab is disabled.
 
 use super::Allocator;
 use super::metaslab::{FreeTree, LiveMetaslab};
@@ -13,11 +11,10 @@ use crate::log::book::MetaslabId;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Free ranges of one metaslab, which nobody allocates until this is dropped. Whoever has it waits
-/// for devices only, never for a txg.
+/// Free ranges of one metaslab, which are not allocated until this is dropped. The holder waits for
+/// devices only, never for a txg.
 ///
-/// Blocks that are allocated afterwards may be written at once: the work on their space has
-/// ended.
+/// Blocks allocated afterwards may be written at once: the work on their space has ended.
 #[derive(Debug)]
 pub struct TrimBatch {
     metaslab: Arc<LiveMetaslab>,
@@ -25,30 +22,30 @@ pub struct TrimBatch {
     ranges: Vec<Range<u64>>,
 }
 
-/// Which part of a metaslab's free space is wanted.
+/// Selects a part of a metaslab's free space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FreePart {
     /// Shorter ranges are left out.
     pub smallest: u64,
     /// Where it begins, in bytes on the vdev.
     pub from: u64,
-    /// About how much there may be.
+    /// The approximate maximum.
     pub most: u64,
-    /// What is cut is cut at multiples of this from where a range begins.
+    /// Ranges are split at multiples of this from their start.
     pub unit: u64,
 }
 
 /// A part of the free space of a metaslab, and where the next one begins.
 #[derive(Debug)]
 pub struct FreeStep {
-    /// What there is.
+    /// The ranges.
     pub batch: TrimBatch,
-    /// Where to go on; `None` if nothing is left.
+    /// Where to continue; `None` if nothing remains.
     pub next: Option<u64>,
 }
 
 impl TrimBatch {
-    /// Of a metaslab that rests already.
+    /// For a metaslab that is already disabled.
     fn of(metaslab: &Arc<LiveMetaslab>, rests: &Arc<Rests>, ranges: Vec<Range<u64>>) -> Self {
         Self { metaslab: Arc::clone(metaslab), rests: Arc::clone(rests), ranges }
     }
@@ -93,8 +90,8 @@ impl Allocator {
         with_ranges.map(|metaslab| metaslab.id).collect()
     }
 
-    /// Takes the ranges of at least `smallest` bytes that are to be trimmed in a metaslab; the
-    /// others are forgotten. `None` if there are none.
+    /// Takes the ranges of at least `smallest` bytes to trim in a metaslab; the others are dropped.
+    /// `None` if there are none.
     #[must_use]
     pub fn take_trims(&self, metaslab: MetaslabId, smallest: u64) -> Option<TrimBatch> {
         let topology = self.topology();
@@ -109,8 +106,8 @@ impl Allocator {
         (!batch.ranges.is_empty()).then_some(batch)
     }
 
-    /// What can be allocated in a part of a metaslab, for a TRIM or an initialization that was
-    /// asked for. `None` if there is nothing, or if the metaslab cannot be loaded.
+    /// The allocatable space in a part of a metaslab, for a requested TRIM or initialization.
+    /// `None` if there is none, or if the metaslab cannot be loaded.
     #[must_use]
     pub fn take_free(&self, metaslab: MetaslabId, part: FreePart) -> Option<FreeStep> {
         let topology = self.topology();
@@ -199,7 +196,7 @@ mod tests {
             vec![(0x1e000, 0x20000)],
         ];
         assert_eq!(parts, expected);
-        // Never nothing: a unit at least.
+        // Never empty: a unit at least.
         let (ranges, next) = cut_out(&tree, FreePart { most: 0, ..part });
         assert_eq!((ends(ranges), next), (vec![(0, 0x2000)], Some(0x2000)));
     }

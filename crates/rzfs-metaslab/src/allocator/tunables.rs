@@ -23,17 +23,17 @@ pub struct SpaceTunables {
     pub unflushed_max_mem_ppm: u64,
     /// `zfs_keep_log_spacemaps_at_export`: an export does not flush.
     pub keep_log_spacemaps_at_export: bool,
-    /// `zfs_metaslab_condense_pct`: a map is condensed when it has that many percent of the
-    /// bytes that it would have then.
+    /// `zfs_metaslab_condense_pct`: a map is condensed when its size is at least this percentage of
+    /// the condensed size.
     pub condense_pct: u64,
     /// `zfs_metaslab_condense_block_threshold`: maps with fewer blocks are not condensed.
     pub condense_block_threshold: u64,
-    /// `metaslab_aliquot`: bytes that a disk gets before the next vdev's turn.
+    /// `metaslab_aliquot`: bytes per disk before the next vdev's turn.
     pub aliquot: u64,
     /// `metaslab_bias_enabled`: emptier vdevs get more.
     pub bias_enabled: bool,
     /// `zfs_metaslab_switch_threshold`: an active metaslab is left when the size of its largest
-    /// segment went down by that many powers of two.
+    /// segment has decreased by this many powers of two.
     pub switch_threshold: u32,
     /// `metaslab_unload_delay`: txgs for which an unused metaslab stays loaded.
     pub unload_delay: u64,
@@ -43,23 +43,23 @@ pub struct SpaceTunables {
     pub preload_limit: usize,
     /// `zfs_metaslab_find_max_tries`: metaslabs of a group that are tried before the next group.
     pub find_max_tries: usize,
-    /// `zfs_metaslab_try_hard_before_gang`: all metaslabs are tried before a block is cut up.
+    /// `zfs_metaslab_try_hard_before_gang`: all metaslabs are tried before a block is split.
     pub try_hard_before_gang: bool,
-    /// `metaslab_force_ganging`: of allocations of at least that many bytes ...
+    /// `metaslab_force_ganging`: of allocations of at least this many bytes ...
     pub force_ganging: u64,
-    /// `metaslab_force_ganging_pct`: ... so many percent fail, which tests gang blocks.
+    /// `metaslab_force_ganging_pct`: ... this percentage fails, which tests gang blocks.
     pub force_ganging_pct: u64,
     /// `zfs_mg_noalloc_threshold`: vdevs with less free space, in percent, are avoided.
     pub mg_noalloc_threshold: u64,
     /// `zfs_mg_fragmentation_threshold`: vdevs that are more fragmented are avoided.
     pub mg_fragmentation_threshold: u64,
-    /// `zfs_special_class_metadata_reserve_pct`: percent of the special class that data leave.
+    /// `zfs_special_class_metadata_reserve_pct`: percentage of special vdevs kept for metadata.
     pub special_class_metadata_reserve_pct: u64,
     /// `zfs_user_indirect_is_special`: indirect blocks of files go to the special class.
     pub user_indirect_is_special: bool,
     /// `zfs_ddt_data_is_special`: dedup tables go to the special class if there is no other.
     pub ddt_data_is_special: bool,
-    /// `zfs_embedded_slog_min_ms`: vdevs with more metaslabs keep one for the intent log.
+    /// `zfs_embedded_slog_min_ms`: vdevs with more metaslabs reserve one for the intent log.
     pub embedded_slog_min_ms: u64,
     /// `spa_num_allocators`: metaslabs of a group that are in use at the same time.
     pub num_allocators: usize,
@@ -148,7 +148,7 @@ pub struct SpaceFeatures {
 /// Whether obsolete parts of removed vdevs are noted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ObsoleteFeature {
-    /// They are forgotten.
+    /// They are dropped.
     Disabled,
     /// They go to the vdev's obsolete space map.
     Enabled,

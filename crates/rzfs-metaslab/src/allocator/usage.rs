@@ -1,22 +1,22 @@
-//! Figures of a pool's space.
+//! Space statistics of a pool.
 
 use super::group::SpaceTotals;
 use super::request::ClassKind;
 use rzfs_format::VdevId;
 
-/// Space of a pool. Deflated figures are bytes as data take them without parity.
+/// Space of a pool. Deflated values are bytes without parity.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PoolUsage {
     /// By class, in the order of [`ClassKind::ALL`], in bytes as the vdevs count them.
     pub classes: [SpaceTotals; 5],
     /// Deflated space of the normal class on vdevs that can be allocated from (`rdspace`).
     pub normal_space: u64,
-    /// Deflated bytes allocated in the special and dedup classes; with
-    /// [`PoolUsage::normal_space`] and what dedup and cloning save it is the pool's `dspace`.
+    /// Deflated bytes allocated in the special and dedup classes; together with
+    /// [`PoolUsage::normal_space`] and the savings of dedup and cloning it is the pool's `dspace`.
     pub special_allocated: u64,
-    /// Deflated space of the metaslabs that are kept for the intent log.
+    /// Deflated space of the metaslabs reserved for the intent log.
     pub embedded_log_space: u64,
-    /// Deflated bytes that are held back so that a full pool can still free something.
+    /// Deflated slop space, reserved so that a full pool can still free something.
     pub slop: u64,
 }
 
@@ -27,7 +27,7 @@ impl PoolUsage {
         self.classes[class.index()]
     }
 
-    /// The pool's size as `zpool list` shows it, from all classes but those of logs.
+    /// The pool's size as shown by `zpool list`, from all classes except for logs.
     #[must_use]
     pub fn total(&self) -> SpaceTotals {
         let mut sum = SpaceTotals::default();
@@ -44,7 +44,7 @@ pub struct VdevUsage {
     pub vdev: VdevId,
     /// Its figures.
     pub totals: SpaceTotals,
-    /// Fragmentation of its free space in percent; `None` if its space maps do not tell.
+    /// Fragmentation of its free space in percent; `None` if its space maps do not record it.
     pub fragmentation: Option<u64>,
 }
 
@@ -57,19 +57,19 @@ pub struct LogStatus {
     pub blocks: u64,
     /// Most blocks that they should have.
     pub block_limit: u64,
-    /// Metaslabs whose own maps lack something.
+    /// Metaslabs whose own maps are incomplete.
     pub dirty_metaslabs: u64,
-    /// Metaslabs that any log was ever about.
+    /// Metaslabs with any earlier log entries.
     pub metaslabs: u64,
     /// Bytes of memory of the changes that only logs have.
     pub unflushed_memory: u64,
 }
 
-/// Whether the vdevs for dedup tables have room for more of them.
+/// Whether dedup vdevs have room for larger tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DedupRoom {
-    /// They have, or there are none: tables are where everything is.
+    /// They have, or there are none: tables then share the other classes.
     Left,
-    /// They are nearly full, or were full not long ago.
+    /// They are nearly full, or recently were.
     Full,
 }

@@ -1,4 +1,4 @@
-//! Vdevs that come, change and go.
+//! Adding, changing and removing vdevs.
 
 use super::books::SyncBooks;
 use super::group::{Group, OrderKey};
@@ -16,7 +16,7 @@ use rzfs_format::{ObjectId, Txg, VdevId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a vdev is for.
+/// The role of a vdev.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Bias {
     /// Everything.
@@ -41,7 +41,7 @@ impl Bias {
     }
 }
 
-/// What a pool knows about a vdev besides its metaslabs.
+/// The pool's record of a vdev besides its metaslabs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct VdevRole {
     /// What it is for.
@@ -67,7 +67,7 @@ impl Allocator {
     /// The allocator of a pool whose metaslabs were read, with all logs replayed.
     ///
     /// # Errors
-    /// A metaslab refers to a log that is not there, or the geometry of a vdev is impossible.
+    /// A metaslab refers to a missing log, or the geometry of a vdev is impossible.
     pub fn open(
         options: AllocatorOptions,
         metaslabs: PoolMetaslabs,
@@ -190,7 +190,7 @@ impl Allocator {
         Arc::new(metaslab)
     }
 
-    /// Adds a vdev without any metaslab in use. Its array of space maps is made in the next pass.
+    /// Adds a vdev without metaslabs in use. Its array of space maps is created in the next pass.
     ///
     /// # Errors
     /// Its geometry is impossible, or there is a vdev with this number.
@@ -214,8 +214,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// A vdev has grown to `asize` allocatable bytes: it gets more metaslabs, whose space can be
-    /// used when the txg that is syncing is on disk.
+    /// Grows a vdev to `asize` allocatable bytes: it gets more metaslabs, whose space is usable
+    /// when the syncing txg is on disk.
     ///
     /// # Errors
     /// There is no such vdev.
@@ -242,7 +242,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Says whether new blocks may be put on a vdev.
+    /// Sets whether new blocks may be put on a vdev.
     ///
     /// # Errors
     /// There is no such vdev.

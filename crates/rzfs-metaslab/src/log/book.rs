@@ -1,6 +1,6 @@
-//! Which log each metaslab still needs, and which logs nobody needs (spec 06, section 13.5).
+//! Which log each metaslab still needs, and which logs are obsolete (spec 06, section 13.5).
 //!
-//! The book is memory only. Whoever changes it in syncing context stores the same change: the
+//! The book is memory only. Changes in syncing context must also be stored by the caller: the
 //! unflushed txg of a metaslab in its vdev's array, logs in the ZAP of logs.
 //!
 //! A log can go once every metaslab whose unflushed txg is not after it was flushed. So the metaslabs
@@ -114,19 +114,19 @@ impl LogBook {
         Ok(book)
     }
 
-    /// Begins the log of the current txg.
+    /// Starts the log of the current txg.
     pub fn open_log(&mut self, log: LogMap) {
         self.logs.insert(log.txg, Booked { object: log.object, blocks: 0, dirty: 0 });
     }
 
-    /// The log of the current txg is complete.
+    /// Completes the log of the current txg.
     pub fn close_log(&mut self, txg: Txg, blocks: u64) {
         let Some(log) = self.logs.get_mut(&txg) else { return };
         log.blocks = blocks;
         self.blocks = self.blocks.saturating_add(blocks);
     }
 
-    /// The unflushed txg of a metaslab is that of a log from now on.
+    /// Sets the unflushed txg of a metaslab to that of a log.
     ///
     /// # Errors
     /// There is no such log.
@@ -145,7 +145,7 @@ impl LogBook {
         Ok(())
     }
 
-    /// A metaslab whose unflushed txg was `txg` leaves: it was flushed, or its vdev removed.
+    /// Removes a metaslab whose unflushed txg was `txg`: it was flushed, or its vdev removed.
     pub fn remove(&mut self, txg: Txg, metaslab: MetaslabId, freshness: Freshness) {
         if self.unflushed.remove(&(txg, metaslab))
             && let Some(log) = self.logs.get_mut(&txg)
@@ -167,7 +167,7 @@ impl LogBook {
         self.unflushed.range((from, Bound::Unbounded)).next().copied()
     }
 
-    /// A metaslab whose unflushed txg is `txg` has its first change since it was flushed.
+    /// Records the first change of a metaslab with unflushed txg `txg` since its flush.
     pub fn mark_dirty(&mut self, txg: Txg) {
         if let Some(log) = self.logs.get_mut(&txg) {
             log.dirty += 1;
@@ -194,7 +194,7 @@ impl LogBook {
         self.logs.values().map(|log| log.dirty).sum()
     }
 
-    /// Takes the logs that no metaslab needs any more, oldest first; they are to be freed.
+    /// Takes the logs that no metaslab needs any longer, oldest first, to be freed.
     pub fn take_obsolete(&mut self) -> Vec<LogMap> {
         let mut gone = Vec::new();
         let Some((oldest, _)) = self.oldest() else { return gone };
@@ -229,8 +229,8 @@ impl LogBook {
         blocks.div_ceil(count.max(1))
     }
 
-    /// Metaslabs to flush in `txg`: as many as keep the limits if every txg from this one on adds
-    /// what is expected and flushes as many (spec 06, section 13.7.1).
+    /// Metaslabs to flush in `txg`: enough to keep the limits if every txg from this one on adds
+    /// the expected amount and flushes as many (spec 06, section 13.7.1).
     #[must_use]
     pub fn flushes_due(&self, txg: Txg) -> u64 {
         let incoming = self.incoming(txg);

@@ -1,4 +1,4 @@
-//! A [`MemoryStore`] that several hold.
+//! A [`MemoryStore`] with several holders.
 
 use super::MemoryStore;
 use crate::StoreError;
@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rzfs_format::{ObjectId, Txg, VdevId};
 use std::sync::Arc;
 
-/// A [`MemoryStore`] that several hold: one writes, others read.
+/// A [`MemoryStore`] with several holders: one writes, others read.
 #[derive(Clone, Default, Debug)]
 pub struct SharedStore(Arc<Mutex<MemoryStore>>);
 
@@ -27,7 +27,7 @@ impl SharedStore {
         self.0.lock()
     }
 
-    /// What a crash would leave behind now.
+    /// The state that a crash would leave now.
     #[must_use]
     pub fn snapshot(&self) -> MemoryStore {
         self.0.lock().clone()

@@ -6,11 +6,11 @@ use rzfs_blockdev::{BlockDevice, SimulatedDevice, Simulation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Devices for a pool of some shape, by their letters, which answer in random order.
+/// Devices for a pool of some shape, by letter, which complete requests in random order.
 pub(super) struct SimulatedDevices(BTreeMap<&'static str, Arc<SimulatedDevice>>);
 
 impl SimulatedDevices {
-    /// The devices of a shape, and others that its pool gets later.
+    /// The devices of a shape, and others added to its pool later.
     pub(super) fn new(
         shape: &Shape,
         more: impl IntoIterator<Item = &'static str>,
@@ -29,7 +29,7 @@ impl SimulatedDevices {
         self.0.values().map(|device| &**device)
     }
 
-    /// The device with this number, beyond the last one again from the first.
+    /// The device with this number, modulo their count.
     pub(super) fn nth(&self, number: u64) -> Option<&SimulatedDevice> {
         let count = self.0.len().max(1) as u64;
         self.iter().nth((number % count) as usize)
@@ -42,7 +42,7 @@ impl SimulatedDevices {
         self.0.iter().map(as_block).collect()
     }
 
-    /// What was written to each of them.
+    /// The history of writes to each of them.
     pub(super) fn histories(&self) -> Vec<(String, History)> {
         self.0.iter().map(|(letter, device)| ((*letter).to_owned(), device.history())).collect()
     }

@@ -1,4 +1,4 @@
-//! Time and chance that a seed determines.
+//! Time and randomness determined by a seed.
 
 use parking_lot::Mutex;
 use rzfs_clock::Clock;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// When simulated time begins, in seconds since 1970.
 const EPOCH: u64 = 1_750_000_000;
 
-/// An environment that is the same for the same seed: a second goes by each time somebody asks
-/// for it.
+/// An environment that is the same for the same seed: its time advances by a second with each
+/// query.
 #[derive(Debug)]
 pub struct ReplayedEnvironment {
     host: HostIdentity,

@@ -1,4 +1,4 @@
-//! Runs on devices that fail, with power cuts.
+//! Runs on failing devices, with power cuts.
 
 use super::synced::SyncedRecording;
 use super::trouble::Trouble;
@@ -14,19 +14,19 @@ const CRASHES: u64 = 4;
 /// Longer than any round takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A run on devices that fail, and what power cuts leave of it.
+/// A run on failing devices, and the results of power cuts.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultRound {
-    /// What is done to which pool.
+    /// The workload.
     pub workload: Workload,
-    /// Which faults, changes and power cuts: the same seed finds the same again, as far as threads
-    /// allow it.
+    /// Determines faults, changes and power cuts: the same seed reproduces them, as far as threads
+    /// allow.
     pub seed: u64,
 }
 
 impl FaultRound {
-    /// What is wrong: something that was waited for is lost, cannot be read or is not what it was,
-    /// or the round does not end.
+    /// The error found: something that was waited for is lost, unreadable or changed, or the round
+    /// does not end.
     #[must_use]
     pub fn finding(self) -> Option<String> {
         let (done, waiting) = mpsc::channel();

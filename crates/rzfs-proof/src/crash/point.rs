@@ -1,4 +1,4 @@
-//! What a crash leaves, and whether that is as it should be.
+//! The state left by a crash, and whether it is correct.
 
 use super::power_cut::PowerCut;
 use super::recording::{GroupEnd, Recording, Seen};
@@ -18,15 +18,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Most differences that are told.
+/// Maximum number of differences reported.
 const TOLD: usize = 5;
 
-/// How much is asked of what a crash left.
+/// The depth of the checks after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Depth {
-    /// It imports, its files are those of a group's end, its blocks are accounted for.
+    /// It imports, its files are those at a group's end, its blocks are accounted for.
     Import,
-    /// Besides, it can be changed and exported, and all of it holds again.
+    /// In addition, it can be changed and exported, and all of that holds again.
     GoOn,
 }
 
@@ -35,11 +35,11 @@ pub enum Depth {
 pub struct CrashCase<'a> {
     /// The run.
     pub recording: &'a Recording,
-    /// The number of the crash: it determines the moment and what is lost.
+    /// The number of the crash: determines the moment and the lost writes.
     pub number: u64,
 }
 
-/// What a crash left on the devices.
+/// The state left on the devices by a crash.
 #[derive(Debug)]
 pub struct CrashImages {
     sizes: Vec<u64>,
@@ -91,7 +91,7 @@ impl CrashCase<'_> {
         PowerCut::choose(self.random(), moments, histories)
     }
 
-    /// What the crash leaves.
+    /// The state left by the crash.
     #[must_use]
     pub fn images(&self) -> CrashImages {
         let (cut, histories) = (self.power_cut(), &self.recording.histories);
@@ -103,7 +103,7 @@ impl CrashCase<'_> {
         }
     }
 
-    /// Says what is wrong with what the crash left.
+    /// Returns the error in the state left by the crash.
     #[must_use]
     pub fn finding(&self, depth: Depth) -> Option<String> {
         match self.examine(depth) {
@@ -145,7 +145,7 @@ impl CrashCase<'_> {
         }
     }
 
-    /// Changes the pool as the crash left it.
+    /// Changes the pool left by the crash.
     fn go_on(&self, sources: &[DeviceSource]) -> Result<Option<String>, ProofError> {
         let workload = self.recording.workload;
         let name = workload.shape().name;
@@ -170,7 +170,7 @@ impl CrashCase<'_> {
     }
 }
 
-/// All file systems of a pool, but those of which only a part was received.
+/// All file systems of a pool, except for partial receives.
 fn file_systems(pool: &Pool) -> Result<Vec<(String, FileSystem)>, ProofError> {
     let root = pool.datasets().root()?;
     let datasets = std::iter::once(root.clone()).chain(root.descendants()?);
@@ -179,7 +179,7 @@ fn file_systems(pool: &Pool) -> Result<Vec<(String, FileSystem)>, ProofError> {
     names.map(|name| Ok((name.clone(), read_dataset(pool, &name)?))).collect()
 }
 
-/// What users see of all file systems of a pool.
+/// The visible contents of all file systems of a pool.
 fn see(pool: &Pool) -> Result<Seen, ProofError> {
     let recorded = |(name, fs): (String, FileSystem)| Ok((name, record(&fs)?));
     let seen = file_systems(pool)?.into_iter().map(recorded).collect::<Result<Seen, ProofError>>();
@@ -188,7 +188,7 @@ fn see(pool: &Pool) -> Result<Seen, ProofError> {
     Ok(seen)
 }
 
-/// What is wrong with a pool's blocks, or with the accounts of users, groups and projects.
+/// The errors in a pool's blocks, or in the accounts of users, groups and projects.
 ///
 /// # Errors
 /// The pool cannot be read.

@@ -1,9 +1,9 @@
-//! When the power fails, and what that takes.
+//! The moments of power cuts, and their losses.
 
 use rzfs_blockdev::simulated::{History, Loss, Moment};
 use rzfs_hostile::Random;
 
-/// A moment of a run at which the power fails, and what each device loses then.
+/// The moment of a power cut in a run, and the losses of each device.
 #[derive(Clone, Debug)]
 pub(super) struct PowerCut {
     pub(super) moment: Moment,
@@ -11,7 +11,7 @@ pub(super) struct PowerCut {
 }
 
 impl PowerCut {
-    /// Chooses one for a run: of eight one takes nothing, and one takes all that was not flushed.
+    /// Chooses one for a run: of eight one loses nothing, and one loses all that was not flushed.
     pub(super) fn choose(
         mut random: Random,
         moments: &[Moment],
@@ -28,7 +28,7 @@ impl PowerCut {
         Self { moment, losses: histories.iter().map(loss).collect() }
     }
 
-    /// The devices of the run, and what each of them loses.
+    /// The devices of the run, with their losses.
     pub(super) fn of<'a>(
         &'a self,
         histories: &'a [(String, History)],

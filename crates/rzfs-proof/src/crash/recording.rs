@@ -1,4 +1,4 @@
-//! A run of a workload, with every write that it made.
+//! A run of a workload, with every write.
 
 use super::devices::{SimulatedDevices, moments_since};
 use super::workload::Workload;
@@ -11,42 +11,42 @@ use rzfs_testkit::FileSystemManifest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What users see of each file system.
+/// The visible contents of each file system.
 pub(super) type Seen = BTreeMap<String, FileSystemManifest>;
 
 /// Devices by their letters.
 type Devices = BTreeMap<&'static str, Arc<dyn BlockDevice>>;
 
-/// What users saw at the end of a transaction group.
+/// The visible contents at the end of a transaction group.
 #[derive(Clone, Debug)]
 pub(super) struct GroupEnd {
-    /// The first group that may have ended so.
+    /// The first group that may have ended like this.
     first: Txg,
-    /// The first group that has ended so.
+    /// The first group that ended like this.
     txg: Txg,
     /// When it was on disk.
     durable: Moment,
     between: Between,
     pub(super) seen: Seen,
-    /// How many top-level vdevs there were.
+    /// The number of top-level vdevs.
     pub(super) vdevs: usize,
 }
 
 /// What may be found at the end of a group that is neither before a change nor after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Between {
-    /// What was there before, or what is there afterwards: the change is one.
+    /// The state before or after: the change is atomic.
     Either,
-    /// Some of many changes: the engine began a group among them, to free blocks in the background.
+    /// Part of many changes: the engine started a group among them, for background frees.
     Some,
 }
 
-/// A run of a workload, with every write that it made.
+/// A run of a workload, with every write.
 #[derive(Debug)]
 pub struct Recording {
-    /// What was done.
+    /// The workload.
     pub workload: Workload,
-    /// The seed that it followed from.
+    /// Its seed.
     pub seed: u64,
     pub(super) histories: Vec<(String, History)>,
     pub(super) ends: Vec<GroupEnd>,
@@ -62,7 +62,7 @@ impl Recording {
         Self::on(workload, seed, |_| {})
     }
 
-    /// Runs a workload on devices that ignore flushes: crashes of it have to be found out.
+    /// Runs a workload on devices that ignore flushes: its crashes must be detected.
     ///
     /// # Errors
     /// It cannot be carried out.
@@ -105,26 +105,26 @@ impl Recording {
         Ok(Self { workload, seed, histories, ends, moments })
     }
 
-    /// At how many moments crashes can differ.
+    /// The number of moments at which crashes can differ.
     #[must_use]
     pub fn moments(&self) -> usize {
         self.moments.len()
     }
 
-    /// How many transaction groups it has.
+    /// The number of transaction groups.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.ends.len()
     }
 
-    /// What may be found when this txg is the last one on disk.
+    /// The possible states if this txg is the last one on disk.
     pub(super) fn ends_of(&self, txg: Txg) -> Vec<&GroupEnd> {
         let last = self.ends.iter().rev().find(|end| end.txg <= txg);
         let maybe = self.ends.iter().filter(|end| end.first <= txg && txg < end.txg);
         last.into_iter().chain(maybe).collect()
     }
 
-    /// Whether this txg is the last one of only some of a step's changes.
+    /// Whether this txg is the last one with only part of a step's changes.
     pub(super) fn cuts_a_step(&self, txg: Txg) -> bool {
         let mut ends = self.ends.iter();
         ends.any(|end| end.between == Between::Some && end.first <= txg && txg < end.txg)
@@ -151,7 +151,7 @@ fn play(
     for step in 0..workload.steps() {
         let txg = engine.open_txg();
         let mut random = Random::of_place(seed, &[step]);
-        // What changes from here on is in the open group; the one before is written meanwhile.
+        // Changes from here on are in the open group; the previous one is written meanwhile.
         let (seen, durable) = std::thread::scope(|scope| {
             let before = scope.spawn(move || {
                 let before = Txg(txg.0.saturating_sub(1));
@@ -178,7 +178,7 @@ fn play(
     Ok(())
 }
 
-/// Has a group written without waiting for that: only for the next one to be open.
+/// Requests a group to be written without waiting for it: only for the next one to open.
 fn close_group(open: &OpenPool, txg: Txg) {
     let engine = Arc::clone(open.pool.engine());
     let waiting = Arc::clone(&engine);
@@ -193,7 +193,7 @@ fn vdevs(open: &OpenPool) -> usize {
     open.pool.vdevs().top_levels().count()
 }
 
-/// Changes files, and between that the pool or its file systems.
+/// Changes files, interleaved with changes of the pool or its file systems.
 fn administer(
     open: &mut OpenPool,
     (workload, seed): (Workload, u64),

@@ -1,13 +1,12 @@
-//! Crashes of programs that wait for what they do: whatever a crash leaves, what somebody has
-//! waited for is there once the intent log is replayed.
+//! Crashes of programs that wait for their changes: after any crash, everything that was waited for
+//! is there once the intent log is replayed.
 //!
 //! ```text
 //! change, change, commit ─ acknowledged: all of it      change ─ maybe, maybe not
 //! ──────────────────────────────────────────────┬───────────────┬─────> moments
 //!                                    the last one before the crash
 //! ```
-//! After a crash each file is as it was when it was acknowledged the last time, but for those that
-//! were changed since.
+//! After a crash each file is as last acknowledged, except for those changed since.
 
 use super::devices::{SimulatedDevices, moments_since};
 use super::point::wrong_inside;
@@ -27,7 +26,7 @@ use std::sync::Arc;
 
 /// Changes of one run.
 const CHANGES: u64 = 90;
-/// Every so many changes a transaction group is closed, without anybody waiting for it.
+/// Number of changes after which a transaction group is closed, without waiting for it.
 const GROUP_EVERY: u64 = 17;
 /// Directories that files are in.
 const DIRECTORIES: u64 = 3;
@@ -35,21 +34,21 @@ const DIRECTORIES: u64 = 3;
 const FILES: u64 = 6;
 /// More than any file has.
 const LONGEST: u64 = 1 << 30;
-/// Most differences that are told.
+/// Maximum number of differences reported.
 const TOLD: usize = 5;
 
-/// What somebody waited for.
+/// An acknowledged state.
 #[derive(Debug)]
 struct Acknowledged {
     /// When the wait was over.
     at: Moment,
-    /// Changes before.
+    /// Number of changes before.
     changes: usize,
-    /// What users saw then.
+    /// The visible contents at that time.
     seen: FileSystemManifest,
 }
 
-/// A change, as far as it matters for what a crash may leave of it.
+/// A change, as far as it matters for crashes.
 #[derive(Debug)]
 struct Change {
     /// It had not begun before.
@@ -57,7 +56,7 @@ struct Change {
     paths: BTreeSet<Vec<u8>>,
 }
 
-/// A run of changes, some of which are waited for, with every write that it made.
+/// A run of changes, some of which are waited for, with every write.
 #[derive(Debug)]
 pub struct SyncedRecording {
     workload: Workload,
@@ -68,7 +67,7 @@ pub struct SyncedRecording {
     acknowledged: Vec<Acknowledged>,
 }
 
-/// What users see, but for the times of changes.
+/// The visible contents, except for change times.
 fn see(open: &OpenPool) -> Result<FileSystemManifest, ProofError> {
     Ok(record(&**open.root()?.1)?.timeless())
 }
@@ -116,13 +115,13 @@ impl SyncedRecording {
         Ok(run)
     }
 
-    /// At how many moments crashes can differ.
+    /// The number of moments at which crashes can differ.
     #[must_use]
     pub fn moments(&self) -> usize {
         self.moments.len()
     }
 
-    /// How often somebody waited.
+    /// The number of waits.
     #[must_use]
     pub fn waits(&self) -> usize {
         self.acknowledged.len()
@@ -157,7 +156,7 @@ impl SyncedRecording {
         Ok(())
     }
 
-    /// Says what is wrong with what crash `number` leaves.
+    /// Returns the error in the state left by crash `number`.
     #[must_use]
     pub fn finding(&self, number: u64) -> Option<String> {
         match self.examine(number) {
@@ -166,7 +165,7 @@ impl SyncedRecording {
         }
     }
 
-    /// The moment of a crash, and what it leaves on the devices.
+    /// The moment of a crash, and the state left on the devices.
     fn crash(&self, number: u64) -> (Moment, Vec<DeviceSource>) {
         let random = Random::of_place(self.seed, &[0x0005_1ced, number]);
         let cut = PowerCut::choose(random, &self.moments, &self.histories);
@@ -178,10 +177,10 @@ impl SyncedRecording {
         (cut.moment, devices.collect())
     }
 
-    /// Whether something that was waited for is in the intent log only, after crash `number`.
+    /// Whether something that was waited for is only in the intent log after crash `number`.
     ///
     /// # Errors
-    /// What the crash left cannot be read.
+    /// The state left by the crash cannot be read.
     pub fn needs_its_log(&self, number: u64) -> Result<bool, ProofError> {
         let (moment, sources) = self.crash(number);
         let settings = self.workload.settings(self.seed ^ number);
@@ -206,7 +205,7 @@ impl SyncedRecording {
         Ok(wrong_inside(&pool)?.map(|finding| format!("{moment:?}: {finding}")))
     }
 
-    /// What is not as it was acknowledged the last time before `moment`.
+    /// The differences from the last state acknowledged before `moment`.
     fn compare(&self, moment: Moment, found: &FileSystemManifest) -> Option<String> {
         let last = self.acknowledged.iter().rev().find(|known| known.at <= moment)?;
         let since = self.changes.get(last.changes..).unwrap_or_default();
@@ -227,7 +226,7 @@ impl SyncedRecording {
     }
 }
 
-/// Makes one change; says to which paths.
+/// Makes one change; returns the paths.
 fn change(
     files: &Files<'_>,
     number: u64,
@@ -254,17 +253,17 @@ fn change(
             files.rename(&file, &other)?;
             touched.extend([other, other_parent].map(String::into_bytes));
         }
-        // So long that its blocks are written to where they stay.
+        // Long enough that its blocks are written in place.
         7 | 8 => {
             let size = 32 << 10 | random.below(300_000) as usize;
             files.write(&file, random.below(200_000), &noise(random.draw(), size))?;
         }
-        // What is on disk of it is shared.
+        // Its blocks on disk are shared.
         9 if files.find(&other).is_err() => {
             files.copy(&file, &other, LONGEST)?;
             touched.extend([other, other_parent].map(String::into_bytes));
         }
-        // So long that it is a file.
+        // Long enough to be stored as a file.
         10 => {
             let size = 33_000 + random.below(20_000) as usize;
             files.set_xattr(&file, "user.long", &noise(random.draw(), size))?;

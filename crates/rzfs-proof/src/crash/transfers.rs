@@ -1,4 +1,4 @@
-//! Snapshots of the root file system that another one of the same pool receives.
+//! Receiving snapshots of the root file system in another one of the same pool.
 
 use crate::{OpenPool, ProofError, differences, read_dataset, record};
 use rzfs_dmu::txg::TxgEngine;
@@ -11,19 +11,19 @@ use rzfs_send::{Form, Send, Source};
 use std::io::Read;
 use std::sync::Arc;
 
-/// How often groups end while a stream is received.
+/// Number of groups that end while a stream is received.
 const GROUPS: usize = 4;
 
-/// How far a stream comes.
+/// How far a stream gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Passage {
     /// To its end.
     Whole,
-    /// It breaks off, and what has arrived is kept, or not.
+    /// It breaks off, and the partial data is kept, or not.
     BreaksOff(Remains),
 }
 
-/// A stream that waits now and then until what has come of it is on disk.
+/// A stream that waits from time to time until the received part is on disk.
 struct Slow<'a> {
     stream: &'a [u8],
     engine: Arc<TxgEngine>,
@@ -43,15 +43,14 @@ impl Read for Slow<'_> {
     }
 }
 
-/// What is to be sent next.
+/// The next stream to send.
 struct Next {
     snapshot: Dataset,
-    /// The rest of it, or all.
+    /// All of it, or the remainder.
     stream: Vec<u8>,
 }
 
-/// Has `target` receive the last snapshot of the root, or the rest of the one of which something has
-/// arrived.
+/// Makes `target` receive the last snapshot of the root, or the remainder of a partial receive.
 pub(super) fn transfer(
     open: &mut OpenPool,
     target: &str,
@@ -82,7 +81,7 @@ pub(super) fn transfer(
     }
 }
 
-/// What the target lacks.
+/// The stream with what the target lacks.
 fn next_stream(pool: &Pool, target: &str, form: Form) -> Result<Option<Next>, ProofError> {
     let snapshots = pool.datasets().root()?.snapshots()?;
     let with_guid = |guid: Guid| {
@@ -118,7 +117,7 @@ fn next_stream(pool: &Pool, target: &str, form: Form) -> Result<Option<Next>, Pr
     Ok(Some(Next { snapshot, stream: bytes }))
 }
 
-/// Whether what was received is what was sent.
+/// Whether the received data equals the sent data.
 fn is_received(open: &OpenPool, next: &Next, target: &str) -> Result<(), ProofError> {
     let sent = next.snapshot.name();
     let (_, name) = sent.split_once('@').unwrap_or_default();

@@ -1,14 +1,14 @@
-//! Devices that fail under programs that wait for what they do.
+//! Failing devices below programs that wait for their changes.
 //!
 //! ```text
 //! change ── trouble strikes ── commit ─ acknowledged ── the device is mended ── change ...
 //!                │ the pool is suspended
 //!                └── mended, cleared: whoever waits goes on
 //! ```
-//! A flush fails and takes with it what was written, or does not; writes fail or are torn; a device
-//! disappears, with what was in its cache, and returns. Then the power is cut at moments of the
-//! run. One device at a time has trouble of its own; besides, all of them can lose a flush
-//! at once, which nobody may notice.
+//! A flush fails and loses what was written, or does not; writes fail or are torn; a device
+//! disappears, with the contents of its cache, and returns. Then the power is cut at moments of the
+//! run. One device at a time has its own trouble; in addition, all of them can lose a flush at
+//! once, which must have no effect.
 
 use super::devices::SimulatedDevices;
 use crate::OpenPool;
@@ -21,21 +21,21 @@ use std::time::Duration;
 
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
-/// Of so many changes one is followed by trouble.
+/// One of this many changes is followed by trouble.
 const TROUBLE_EVERY: u64 = 4;
-/// How often it is looked whether a pool is suspended.
+/// Interval of checks whether a pool is suspended.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What follows on trouble.
+/// The operation after trouble.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NextStep {
-    /// Somebody waits for everything so far.
+    /// A wait for everything so far.
     Commit,
     /// Another change, which may have to read.
     Change,
 }
 
-/// What happens to the devices of a run.
+/// The faults of the devices in a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trouble {
     seed: Option<u64>,
@@ -47,19 +47,19 @@ impl Trouble {
         Self { seed: None }
     }
 
-    /// What a seed decides on.
+    /// The faults given by a seed.
     pub(super) const fn of_seed(seed: u64) -> Self {
         Self { seed: Some(seed) }
     }
 
-    /// Does what happens after a change.
+    /// Injects the fault after a change.
     pub(super) fn strike(self, change: u64, next: NextStep, devices: &SimulatedDevices) {
         let Some(seed) = self.seed else { return };
         let mut random = Random::of_place(seed, &[0x7_20b1e, change]);
         if random.below(TROUBLE_EVERY) > 0 {
             return;
         }
-        // The same one in a run: another one may be the only one that has what this one lacks.
+        // The same one throughout a run: another one may hold the only copy of what this one lacks.
         let chosen = devices.nth(Random::of_place(seed, &[0x7_20b1e]).draw());
         let Some(device) = chosen else { return };
         let (spared, times) = (random.below(4), 1 + random.below(4));
@@ -71,7 +71,7 @@ impl Trouble {
             3 => inject(device, FaultKind::FailFlush(EIO)),
             4 => inject(device, FaultKind::FailWrite(EIO)),
             5 => inject(device, FaultKind::TearWrite(EIO)),
-            // Nobody mends what fails to read.
+            // Read errors would not be repaired.
             6 if next == NextStep::Change => {}
             6 => {
                 device.detach();
@@ -89,15 +89,14 @@ impl Trouble {
         }
     }
 
-    /// Mends all devices, as somebody does sooner or later.
+    /// Repairs all devices, as an administrator eventually does.
     pub(super) fn end(self, open: &OpenPool, devices: &SimulatedDevices) {
         if self.seed.is_some() {
             mend(open, devices);
         }
     }
 
-    /// Does something, while somebody looks after the pool: when it is suspended, its devices are
-    /// mended.
+    /// Runs an operation under supervision: when the pool is suspended, its devices are repaired.
     pub(super) fn mended_while<T>(
         self,
         open: &OpenPool,
@@ -127,9 +126,9 @@ impl Trouble {
 fn mend(open: &OpenPool, devices: &SimulatedDevices) {
     for device in devices.iter() {
         device.heal_all();
-        // A device that loses what it was to keep, and says nothing of it, nobody can use.
+        // A device that silently loses what it should keep is unusable.
         device.reconnect();
     }
-    // If it is suspended again somebody comes back.
+    // If it is suspended again, the supervisor comes back.
     let _ = open.pool.clear(None);
 }

@@ -1,4 +1,4 @@
-//! What is done to a pool before it crashes.
+//! The workloads on a pool before it crashes.
 
 use super::environment::ReplayedEnvironment;
 use super::transfers::{Passage, transfer};
@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The least that a device may have.
+/// Minimum size of a device.
 const DEVICE_SIZE: u64 = 64 << 20;
 /// Memory for block contents.
 const ARC_MAX: u64 = 32 << 20;
-/// What is added to a pool, one after the other.
+/// Vdevs added to a pool, one after the other.
 const ADDED: [&str; 4] = ["B", "mirror C D", "log E", "special mirror F G"];
 /// Longer than any run: groups end when the workload says so.
 const NEVER: Duration = Duration::from_secs(86_400);
-/// Steps after which sending and receiving begins anew, and what is done in some of them: a snapshot is
-/// taken, a stream breaks off and is kept, is received as a whole, breaks off and is given up.
+/// Steps after which sending and receiving restarts, and the actions at some of them: a snapshot is
+/// taken, a stream breaks off and is kept, is received as a whole, breaks off and is dropped.
 const TURN: u64 = 8;
 const SNAPSHOT: u64 = 0;
 const BROKEN_OFF: u64 = 1;
@@ -35,7 +35,7 @@ const AFTER: u64 = 800;
 /// The key of encrypted pools.
 const RAW_KEY: [u8; 32] = *b"thirty-two bytes that nobody has";
 
-/// What is done to a pool before it crashes.
+/// A workload on a pool before it crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Workload {
     /// Files of all sizes on one device.
@@ -48,24 +48,24 @@ pub enum Workload {
     Classes,
     /// The same on one device beside a log device.
     LogDevice,
-    /// Many groups with small changes all over the pool, few logs of space maps, and maps that
-    /// are condensed often.
+    /// Many groups with small changes all over the pool, few logs of space maps, and frequently
+    /// condensed maps.
     Logs,
     /// The same without log space maps.
     NoLogs,
-    /// File systems that are made, filled, renamed and destroyed.
+    /// File systems are created, filled, renamed and destroyed.
     Datasets,
-    /// Snapshots that are taken, renamed and destroyed, rollbacks, and clones that are promoted.
+    /// Snapshots are taken, renamed and destroyed, with rollbacks, and clones are promoted.
     Snapshots,
-    /// Snapshots that another file system receives, some of them in pieces, while both change.
+    /// Another file system receives snapshots, some of them in parts, while both change.
     Receive,
-    /// Files that share blocks: copies of each other, and equal ones with `dedup=on`.
+    /// Files share blocks: copies of each other, and equal ones with `dedup=on`.
     Shared,
-    /// A pool that gets more vdevs of several kinds.
+    /// Vdevs of several kinds are added to a pool.
     Add,
     /// Files of all sizes, encrypted.
     Encrypted,
-    /// Users, groups and projects that run into their quotas, beside quotas and reservations.
+    /// Users, groups and projects reach their quotas, beside quotas and reservations.
     Limits,
 }
 
@@ -87,11 +87,11 @@ impl Workload {
         Self::Limits,
     ];
 
-    /// Those whose pools are put to the proof by programs that wait for what they do.
+    /// Those tested with programs that wait for their changes.
     pub const SYNCED: [Self; 6] =
         [Self::Single, Self::Mirror, Self::Raidz2, Self::Classes, Self::Encrypted, Self::Shared];
 
-    /// Those whose devices fail under programs that wait for what they do.
+    /// Those tested with failing devices below programs that wait for their changes.
     pub const FAULTY: [Self; 4] = [Self::Single, Self::Mirror, Self::Raidz2, Self::LogDevice];
 
     /// Its name on command lines.
@@ -115,7 +115,7 @@ impl Workload {
         }
     }
 
-    /// The pool that it takes place on.
+    /// The shape of its pool.
     #[must_use]
     pub const fn shape(self) -> Shape {
         let (vdevs, ashift, features) = match self {
@@ -144,7 +144,7 @@ impl Workload {
             _ => Encrypted::Nothing,
         };
         let device_size = match self {
-            // There has to be room for what is reserved.
+            // There must be room for the reservations.
             Self::Limits => 4 * DEVICE_SIZE,
             // There is twice as much.
             Self::Receive => 2 * DEVICE_SIZE,
@@ -153,7 +153,7 @@ impl Workload {
         Shape { name: "crash", vdevs, ashift, features, habit, device_size, encrypted }
     }
 
-    /// How its pool is opened.
+    /// The settings of its pool.
     #[must_use]
     pub fn settings(self, seed: u64) -> Settings {
         let mut tunables =
@@ -176,7 +176,7 @@ impl Workload {
         matches!(self, Self::Logs | Self::NoLogs)
     }
 
-    /// How many groups it changes something in.
+    /// The number of groups with changes.
     pub(super) const fn steps(self) -> u64 {
         match self {
             Self::Logs | Self::NoLogs => 24,
@@ -185,7 +185,7 @@ impl Workload {
         }
     }
 
-    /// Devices that its pool gets on the way.
+    /// Devices added to its pool.
     pub(super) fn more_devices(self) -> impl Iterator<Item = &'static str> {
         let words = match self {
             Self::Add => ADDED.as_slice(),
@@ -195,7 +195,7 @@ impl Workload {
         letters.filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase()))
     }
 
-    /// Makes, renames or destroys a file system, or adds vdevs.
+    /// Creates, renames or destroys a file system, or adds vdevs.
     pub(super) fn administer(
         self,
         open: &mut OpenPool,
@@ -228,7 +228,7 @@ impl Workload {
         }
     }
 
-    /// What administrators go on with after a crash.
+    /// Administrative operations after a crash.
     pub(super) fn go_on(self, open: &mut OpenPool) -> Result<(), ProofError> {
         match self {
             Self::Receive => [SNAPSHOT, WHOLE]
@@ -238,7 +238,7 @@ impl Workload {
         }
     }
 
-    /// Does what one step does to the files of a file system.
+    /// Performs one step's changes on the files of a file system.
     pub(super) fn step(
         self,
         fs: &LiveFileSystem,
@@ -269,7 +269,7 @@ impl Workload {
     }
 }
 
-/// Takes a snapshot of the root, or has another file system receive what it lacks.
+/// Takes a snapshot of the root, or makes another file system receive what it lacks.
 fn send_and_receive(open: &mut OpenPool, step: u64) -> Result<(), ProofError> {
     let root = open.root()?.0.to_owned();
     let passage = match step % TURN {

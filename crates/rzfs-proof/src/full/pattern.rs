@@ -163,14 +163,14 @@ fn copy_golden(files: &PoolFiles) -> Result<(), ProofError> {
     let golden = golden.ok_or_else(|| ProofError::NoPool(GOLDEN.0.to_owned()))?;
     for image in golden.images().map_err(ProofError::Image)? {
         let copy = files.dir().join(image.file_name().unwrap_or_default());
-        // Not its mode: the originals are read only.
+        // Without its mode: the originals are read-only.
         let contents = std::fs::read(&image).map_err(ProofError::Image)?;
         std::fs::write(&copy, contents).map_err(ProofError::Image)?;
     }
     Ok(())
 }
 
-/// Makes one thing after the other, in directories of two hundred, until one does not fit.
+/// Creates one object after the other, in directories of two hundred, until one does not fit.
 fn crowds(
     files: &Files<'_>,
     mut make: impl FnMut(&str, u64) -> Result<(), ProofError>,
@@ -252,8 +252,8 @@ fn shared(
     }
 }
 
-/// Writes to random places of a file that is far longer than the pool, then overwrites, cuts and
-/// punches it. Making room always works.
+/// Writes to random places of a file far longer than the pool, then overwrites, truncates and
+/// punches it. Freeing room must always work.
 fn sparse(files: &Files<'_>, random: &mut Random) -> Result<(), ProofError> {
     const LENGTH: u64 = 1 << 36;
     const PATH: &str = "sparse";
@@ -261,7 +261,7 @@ fn sparse(files: &Files<'_>, random: &mut Random) -> Result<(), ProofError> {
         return Ok(());
     }
     for number in 0.. {
-        // Near each other, so that indirect blocks do not take everything.
+        // Close together, so that indirect blocks do not take everything.
         let offset = random.below(64) * (LENGTH / 64) + random.below(1 << 24);
         if is_full(files.write(PATH, offset, &noise(number, 100_000)))? {
             break;
@@ -276,7 +276,7 @@ fn sparse(files: &Files<'_>, random: &mut Random) -> Result<(), ProofError> {
     files.truncate(PATH, LENGTH / 2)
 }
 
-/// Whether an operation has found the pool, or its quota, full.
+/// Whether an operation failed because the pool, or its quota, is full.
 pub(super) fn is_full(result: Result<(), ProofError>) -> Result<bool, ProofError> {
     match result {
         Ok(()) => Ok(false),

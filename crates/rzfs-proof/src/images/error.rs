@@ -1,20 +1,20 @@
-//! Why a round has not ended well.
+//! Why a round failed.
 
 use std::io;
 use std::path::Path;
 
-/// Why a round has not ended well.
+/// Why a round failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RoundError {
-    /// The round itself cannot use something: the host's fault, or its own.
+    /// A failure of the host, or of the round itself.
     #[error("{place}: {source}")]
     Host {
         /// A file, directory or program.
         place: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What rzfs has done wrong.
+    /// An error of rzfs.
     #[error("{0}")]
     Found(String),
 }

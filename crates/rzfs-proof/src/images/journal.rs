@@ -1,19 +1,19 @@
-//! What a program has done to its directory, what it was told is durable, and so what a power cut
-//! may leave.
+//! A program's changes to its directory, which of them are acknowledged as durable, and so the
+//! states a power cut may leave.
 //!
-//! `fsync` answers when what was done to the file, and to all names, is durable. So names are
-//! always as after one of the changes from the last acknowledged to the last begun, and so is each
-//! file's contents, by its own `fsync`s. A write may be cut off within.
+//! `fsync` returns when all changes of the file, and of all names, are durable. So the names are
+//! always those after one of the changes between the last acknowledged and the last begun, and so
+//! is each file's contents, by its own `fsync`s. A write may be torn.
 
 use super::shelf::Moment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A file, whatever its names are.
+/// A file, regardless of its names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FileId(usize);
 
-/// Files by name, with what is in them.
+/// Files by name, with their contents.
 pub(super) type Tree = BTreeMap<String, Vec<u8>>;
 
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ struct Version {
     contents: Arc<[u8]>,
 }
 
-/// What is in a file after each change, and since when which of these are durable.
+/// The contents of a file after each change, and when they became durable.
 #[derive(Clone, Debug)]
 struct Story {
     versions: Vec<Version>,
     /// At this moment this version was.
     durable: Vec<(Moment, usize)>,
-    /// Since then nobody knows what is in it: a change has failed.
+    /// From this moment its contents are unknown: a change has failed.
     unknown_since: Option<Moment>,
 }
 
@@ -39,17 +39,17 @@ enum Change {
     Remove(String),
 }
 
-/// What a program has done, and what it was told.
+/// The changes of a program, and their acknowledgements.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     files: Vec<Story>,
     changes: Vec<(Moment, Change)>,
-    /// At this moment so many changes of names were durable.
+    /// Number of durable changes of names at this moment.
     durable: Vec<(Moment, usize)>,
     names: BTreeMap<String, FileId>,
 }
 
-/// What an `fsync` promises when it succeeds.
+/// The guarantee of a successful `fsync`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
     file: Option<(FileId, usize)>,
@@ -62,13 +62,13 @@ impl Journal {
         self.names.get(name).copied()
     }
 
-    /// What is in a file, if anybody knows that.
+    /// The contents of a file, if known.
     pub(super) fn contents(&self, file: FileId) -> Option<Arc<[u8]>> {
         let story = self.files.get(file.0).filter(|story| story.unknown_since.is_none())?;
         story.versions.last().map(|version| Arc::clone(&version.contents))
     }
 
-    /// An empty file is about to be made.
+    /// Records the start of creating an empty file.
     pub(super) fn make(&mut self, begun: Moment, name: &str) -> FileId {
         let file = FileId(self.files.len());
         let versions = vec![Version { begun, contents: Arc::default() }];
@@ -77,12 +77,12 @@ impl Journal {
         file
     }
 
-    /// A file is about to get another name, which may be another's.
+    /// Records the start of a rename, possibly over another file.
     pub(super) fn rename(&mut self, begun: Moment, from: &str, to: &str) {
         self.change(begun, Change::Rename { from: from.to_owned(), to: to.to_owned() });
     }
 
-    /// A file is about to be removed.
+    /// Records the start of removing a file.
     pub(super) fn remove(&mut self, begun: Moment, name: &str) {
         self.change(begun, Change::Remove(name.to_owned()));
     }
@@ -92,27 +92,27 @@ impl Journal {
         self.changes.push((begun, change));
     }
 
-    /// The last change of a name was refused.
+    /// Reverts the last change of a name, which was refused.
     pub(super) fn take_back(&mut self) {
         self.changes.pop();
         self.names = self.names_after(self.changes.len());
     }
 
-    /// A file is about to have this in it.
+    /// Records the start of writing these contents to a file.
     pub(super) fn write(&mut self, begun: Moment, file: FileId, contents: Vec<u8>) {
         if let Some(story) = self.files.get_mut(file.0) {
             story.versions.push(Version { begun, contents: contents.into() });
         }
     }
 
-    /// A write has failed: some of it may be there.
+    /// Records a failed write: part of it may be there.
     pub(super) fn lose_track(&mut self, now: Moment, file: FileId) {
         if let Some(story) = self.files.get_mut(file.0) {
             story.unknown_since.get_or_insert(now);
         }
     }
 
-    /// What an `fsync` of a file, or else of the directory, would promise now.
+    /// The guarantee of an `fsync` of a file, or else of the directory, started now.
     pub(super) fn promise(&self, file: Option<FileId>) -> Promise {
         let version = |file: FileId| {
             self.files.get(file.0).map(|story| (file, story.versions.len().saturating_sub(1)))
@@ -120,7 +120,7 @@ impl Journal {
         Promise { file: file.and_then(version), changes: self.changes.len() }
     }
 
-    /// It has succeeded.
+    /// Records that it succeeded.
     pub(super) fn acknowledge(&mut self, now: Moment, promise: Promise) {
         self.durable.push((now, promise.changes));
         if let Some((file, version)) = promise.file
@@ -136,7 +136,7 @@ impl Journal {
         names
     }
 
-    /// What is wrong with what a power cut at a moment has left.
+    /// The error in the state left by a power cut at a moment.
     pub(super) fn wrong_with(&self, seen: &Tree, cut: Moment) -> Option<String> {
         let least = last_until(&self.durable, cut);
         let most = self.changes.iter().take_while(|(begun, _)| *begun <= cut).count();
@@ -191,14 +191,14 @@ fn apply(names: &mut BTreeMap<String, FileId>, change: &Change) {
     }
 }
 
-/// The last of these numbers, which grow, until a moment; at first 0.
+/// The last of these ascending numbers up to a moment; 0 before the first.
 fn last_until(noted: &[(Moment, usize)], moment: Moment) -> usize {
     let until = noted.iter().take_while(|(when, _)| *when <= moment);
     until.map(|(_, number)| *number).max().unwrap_or(0)
 }
 
 impl Story {
-    /// What is wrong with the contents that a power cut has left.
+    /// The error in the contents left by a power cut.
     fn wrong_with(&self, seen: &[u8], cut: Moment) -> Option<String> {
         if self.unknown_since.is_some_and(|since| since <= cut) {
             return None;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const PAGE: usize = 4096;
 
-/// The bytes of an image, zeros but for pages that were written. A copy shares its pages.
+/// The bytes of an image, zeros except for written pages. A copy shares its pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Medium(BTreeMap<u64, Arc<[u8; PAGE]>>);
 
@@ -52,7 +52,7 @@ impl Medium {
         }
     }
 
-    /// Makes a sparse file of it.
+    /// Saves it as a sparse file.
     pub(super) fn save(&self, path: &Path, size: u64) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(size)?;

@@ -19,25 +19,25 @@ use std::time::{Duration, Instant};
 
 const IMAGE_SIZE: u64 = 256 << 20;
 const WRITERS: u64 = 3;
-/// Power cuts before the end of a life that are looked at.
+/// Number of earlier power cuts examined in a life.
 const EARLIER_CUTS: u64 = 2;
-/// How often it is looked whether the pool is suspended.
+/// Interval of checks whether the pool is suspended.
 const LOOK: Duration = Duration::from_millis(40);
-/// Of so many looks one finds that something has happened.
+/// One of this many checks injects a fault.
 const STRIKE_ONCE_IN: u64 = 5;
-/// How long there is trouble in a life, at least and in addition at most.
+/// Duration of trouble in a life: the minimum, and the maximum in addition.
 const TROUBLED: [u64; 2] = [800, 1700];
-/// How long the writers go on at most, in milliseconds, before the power is cut.
+/// Maximum time in milliseconds that writers continue before the power is cut.
 const LAST_MOMENTS: u64 = 500;
-/// How long it takes at most until somebody looks after a suspended pool.
+/// Maximum time until a suspended pool is repaired.
 const ABSENCE: u64 = 200;
 
-/// What a pool is made of.
+/// The layout of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ImageShape {
     /// One image.
     Single,
-    /// Two that have the same.
+    /// Two with the same contents.
     Mirror,
     /// Four, of which two may fail.
     Raidz2,
@@ -60,7 +60,7 @@ impl ImageShape {
         }
     }
 
-    /// The words of `zpool create`, `{}` in the place of each image.
+    /// The arguments of `zpool create`, with `{}` for each image.
     const fn words(self) -> &'static [&'static str] {
         match self {
             Self::Single => &["{}"],
@@ -70,7 +70,7 @@ impl ImageShape {
         }
     }
 
-    /// How many images have trouble of their own: as many as it can do without, but at least one.
+    /// Number of images with their own trouble: as many as the redundancy allows, but at least one.
     const fn troubled(self) -> usize {
         match self {
             Self::Single | Self::Mirror | Self::Log => 1,
@@ -83,42 +83,42 @@ impl ImageShape {
     }
 }
 
-/// What a round is made with.
+/// The programs used by a round.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// The binary under test.
     pub rzfs: PathBuf,
-    /// OpenZFS's `zdb`, which judges what is left if it is there.
+    /// OpenZFS's `zdb`, which checks the remains if available.
     pub zdb: Option<PathBuf>,
 }
 
-/// A pool on images that fail, with programs that change it.
+/// A pool on failing images, changed by programs.
 #[derive(Clone, Debug)]
 pub struct ImageRound {
-    /// What the pool is made of.
+    /// The layout of the pool.
     pub shape: ImageShape,
-    /// Which troubles, changes and power cuts.
+    /// Determines troubles, changes and power cuts.
     pub seed: u64,
-    /// How often the process is started and killed, at the same moment as the power is cut.
+    /// Number of times the process is started and killed, each with a power cut.
     pub lives: u64,
-    /// Whether the images keep what they were told to.
+    /// Whether the images keep flushed data.
     pub honesty: Honesty,
-    /// What it is made with.
+    /// The programs used.
     pub programs: Programs,
 }
 
-/// What has happened in a round.
+/// Statistics of a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Times that a program was told that something is durable.
+    /// Number of acknowledged operations.
     pub acknowledged: u64,
-    /// Errors that programs were told of.
+    /// Number of errors reported to programs.
     pub refused: u64,
     /// Troubles of images.
     pub strikes: u64,
     /// Times that the pool was found suspended.
     pub suspensions: u64,
-    /// Power cuts after which the pool was looked at.
+    /// Power cuts after which the pool was examined.
     pub cuts: u64,
 }
 
@@ -133,16 +133,16 @@ impl Figures {
     }
 }
 
-/// What has to be there after a power cut.
+/// The expected state after a power cut.
 struct Expected {
-    /// What was there when the life began.
+    /// The state at the beginning of the life.
     settled: Tree,
-    /// What was done since, by directory.
+    /// The changes since, by directory.
     journals: Vec<(String, Journal)>,
 }
 
 impl Expected {
-    /// What is wrong with what is there.
+    /// The error in the state found.
     fn wrong_with(&self, seen: &Tree, cut: Moment) -> Option<String> {
         let mut rest = seen.clone();
         for (directory, journal) in &self.journals {
@@ -163,7 +163,7 @@ impl Expected {
     }
 }
 
-/// The process of a life, and what is to be noted of it.
+/// The process of a life, and its records.
 struct Life<'a> {
     served: Served,
     trouble: Trouble<'a>,
@@ -172,11 +172,11 @@ struct Life<'a> {
 }
 
 impl ImageRound {
-    /// Plays the round, in a directory of its own, which has to be empty.
+    /// Runs the round in its own directory, which must be empty.
     ///
     /// # Errors
-    /// What is wrong: something that was waited for is lost, cannot be read or is not what it was,
-    /// a block is lost or leaked, something hangs or ends that should not.
+    /// The error found: something that was waited for is lost, unreadable or changed, a block is
+    /// lost or leaked, or something hangs or ends unexpectedly.
     pub fn play(&self, directory: &Path) -> Result<Figures, RoundError> {
         let mut figures = Figures::default();
         let images = directory.join("images");
@@ -185,7 +185,7 @@ impl ImageRound {
         let server = ImageServer::start(&shelf, &images)?;
         let home = Home::new(&self.programs.rzfs, &directory.join("served"))?;
         home.create(&self.properties(), self.shape.words(), server.paths())?;
-        // The images forget only from now on.
+        // The images lose data only from now on.
         let made = PowerCut { moment: shelf.moment(), survivors: Survivors::All };
         shelf.restart(shelf.remains(made));
         let mut settled = Tree::new();
@@ -217,8 +217,8 @@ impl ImageRound {
         files.chain(["-o".to_owned(), "failmode=wait".to_owned()]).collect()
     }
 
-    /// Lets the writers work in trouble until the process is killed; answers since when a power cut
-    /// leaves their directories, and what they have done.
+    /// Runs the writers in trouble until the process is killed; returns the moment since which a
+    /// power cut preserves their directories, and their changes.
     fn live(
         &self,
         mut life: Life<'_>,
@@ -247,7 +247,7 @@ impl ImageRound {
                 .collect();
             let watched = life.watch(shelf, &progress);
             is_over.store(true, Ordering::Release);
-            // Whoever waits for it goes on when it is dead.
+            // Waiters continue when it is dead.
             let killed = life.served.kill();
             shelf.mend_all();
             drop(life);
@@ -263,7 +263,7 @@ impl ImageRound {
         Ok((since, Expected { settled, journals }))
     }
 
-    /// Looks at what power cuts leave, the last of them last: of that the images are made then.
+    /// Examines the states left by power cuts; the last one becomes the state of the images.
     fn cut_power(
         &self,
         shelf: &Shelf,
@@ -300,7 +300,7 @@ impl ImageRound {
         Ok(left.0)
     }
 
-    /// Imports the pool from copies of media and exports it; answers with what is in it.
+    /// Imports the pool from copies of media and exports it; returns its contents.
     fn look_at(
         &self,
         media: &[Medium],
@@ -330,12 +330,12 @@ fn found(what: &str) -> RoundError {
     RoundError::Found(what.to_owned())
 }
 
-/// What is in a mounted pool.
+/// The contents of a mounted pool.
 fn read(mount: PathBuf) -> Result<Tree, RoundError> {
     in_time("reading all files", move || read_tree(&mount))
 }
 
-/// What was there on copies of the images has to be there on the images.
+/// Checks that everything on the copies of the images is on the images.
 fn compare_with_copies(home: &Home, copies: &Tree) -> Result<(), RoundError> {
     match read(home.mount())? == *copies {
         true => Ok(()),
@@ -343,7 +343,7 @@ fn compare_with_copies(home: &Home, copies: &Tree) -> Result<(), RoundError> {
     }
 }
 
-/// Makes a directory that power cuts leave.
+/// Creates a directory that survives power cuts.
 fn make_directory(path: PathBuf) -> Result<(), RoundError> {
     in_time("making a directory", move || {
         let made = fs::create_dir(&path).and_then(|()| File::open(&path)?.sync_all());
@@ -351,7 +351,7 @@ fn make_directory(path: PathBuf) -> Result<(), RoundError> {
     })
 }
 
-/// Makes files of media, in a directory that has nothing else then.
+/// Saves media as files, in an otherwise empty directory.
 fn save(media: &[Medium], directory: &Path) -> Result<Vec<PathBuf>, RoundError> {
     if directory.exists() {
         fs::remove_dir_all(directory).map_err(RoundError::at(directory))?;
@@ -364,14 +364,14 @@ fn save(media: &[Medium], directory: &Path) -> Result<Vec<PathBuf>, RoundError> 
     Ok(paths)
 }
 
-/// Has a `zdb` look for what is leaked, or wrong.
+/// Runs `zdb` to find leaks and errors.
 fn judge(mut zdb: Command, images: &Path) -> Result<(), RoundError> {
     let text = succeed(zdb.args(["-bcc", "-e", "-p"]).arg(images).arg(POOL))?;
     if text.contains("No leaks") { Ok(()) } else { Err(RoundError::Found(text)) }
 }
 
 impl Life<'_> {
-    /// Lets trouble strike, mends and clears; answers at the moment of the power cut.
+    /// Injects faults, repairs and clears; returns at the moment of the power cut.
     fn watch(&mut self, shelf: &Shelf, writers: &[Progress]) -> Result<(), RoundError> {
         let troubled = TROUBLED[0] + self.random.below(TROUBLED[1]);
         let result = self
@@ -384,7 +384,7 @@ impl Life<'_> {
         result
     }
 
-    /// Troubles for so many milliseconds.
+    /// Injects faults for this many milliseconds.
     fn trouble_for(&mut self, shelf: &Shelf, millis: u64) -> Result<(), RoundError> {
         let started = Instant::now();
         while started.elapsed() < Duration::from_millis(millis) {
@@ -405,7 +405,7 @@ impl Life<'_> {
         }
     }
 
-    /// Mends a pool that is suspended, after a while.
+    /// Repairs a suspended pool, after a while.
     fn look_after(&mut self, shelf: &Shelf) -> Result<(), RoundError> {
         self.served.check()?;
         if !self.served.is_suspended()? {
@@ -417,7 +417,7 @@ impl Life<'_> {
         self.served.clear()
     }
 
-    /// Waits until every writer has something acknowledged, all images mended.
+    /// Waits until every writer gets an acknowledgement, with all images repaired.
     fn go_on(&mut self, shelf: &Shelf, writers: &[Progress]) -> Result<(), RoundError> {
         let acknowledged = |one: &Progress| one.acknowledged.load(Ordering::Acquire);
         let before: Vec<u64> = writers.iter().map(acknowledged).collect();
@@ -441,7 +441,7 @@ impl Life<'_> {
         }
     }
 
-    /// What may happen before the power is cut.
+    /// The last moments before the power is cut.
     fn last_moments(&mut self) -> Result<(), RoundError> {
         if self.random.once_in(2) {
             self.strike()?;

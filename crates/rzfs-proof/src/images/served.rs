@@ -1,4 +1,4 @@
-//! The process of rzfs that serves a pool.
+//! The rzfs process that serves a pool.
 
 use super::error::RoundError;
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 /// The pool's name.
 pub(super) const POOL: &str = "proof";
-/// Longer than anything takes on the slowest machine: what takes longer hangs.
+/// Longer than anything takes on the slowest machine: beyond that it hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 const GLANCE: Duration = Duration::from_millis(10);
-/// So little that what was written is read from the images.
+/// Small enough that written data is read from the images.
 const CACHE: &str = "arc_max=16M";
 
 /// A directory in which one process of rzfs has its mount and its control socket.
@@ -30,7 +30,7 @@ impl Home {
         Ok(home)
     }
 
-    /// Where the pool is mounted.
+    /// The mount point of the pool.
     pub(super) fn mount(&self) -> PathBuf {
         self.directory.join("mount")
     }
@@ -39,21 +39,21 @@ impl Home {
         self.directory.join("rzfs.log")
     }
 
-    /// What the process has complained of, for findings.
+    /// The error output of the process, for findings.
     fn complaints(&self) -> String {
         let text = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines.iter().rev().take(10).rev().copied().collect::<Vec<_>>().join(" | ")
     }
 
-    /// A command of rzfs.
+    /// An rzfs command.
     pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.rzfs);
         command.env("RZFS_RUNTIME_DIR", self.directory.join("run")).args(words);
         command
     }
 
-    /// Makes a pool; `words` have `{}` in the place of each image.
+    /// Creates a pool; `words` have `{}` for each image.
     pub(super) fn create(
         &self,
         options: &[String],
@@ -73,7 +73,7 @@ impl Home {
     }
 }
 
-/// The process of rzfs that serves a pool; killed at the latest when it is dropped.
+/// The rzfs process that serves a pool; killed on drop at the latest.
 #[derive(Debug)]
 pub(super) struct Served {
     home: Home,
@@ -102,7 +102,7 @@ impl Served {
         Ok(served)
     }
 
-    /// Whether the process is still there, as it has to be.
+    /// Checks that the process is still running.
     pub(super) fn check(&mut self) -> Result<(), RoundError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -119,7 +119,7 @@ impl Served {
         Ok(succeed(&mut self.home.command(&words))?.trim_end() == "SUSPENDED")
     }
 
-    /// Lets the pool go on; it may be suspended again at once.
+    /// Clears the pool; it may be suspended again at once.
     pub(super) fn clear(&self) -> Result<(), RoundError> {
         bounded(&mut self.home.command(&["zpool", "clear", POOL])).map(drop)
     }
@@ -138,7 +138,7 @@ impl Served {
         Ok(())
     }
 
-    /// Kills the process. Its mount is left to [`Self::drop`], and answers with errors.
+    /// Kills the process. Its mount, which then returns errors, is left to [`Self::drop`].
     pub(super) fn kill(&mut self) -> Result<(), RoundError> {
         self.child.kill().map_err(RoundError::at(&self.home.rzfs))?;
         let started = Instant::now();
@@ -152,12 +152,12 @@ impl Served {
         Ok(())
     }
 
-    /// What the process has complained of.
+    /// The error output of the process.
     pub(super) fn complaints(&self) -> String {
         self.home.complaints()
     }
 
-    /// What the threads of the process wait for, as far as the kernel tells.
+    /// What the threads of the process are waiting for, as far as the kernel reports it.
     pub(super) fn where_it_waits(&self) -> String {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let threads = tasks.into_iter().flatten().flatten().map(|task| {
@@ -170,7 +170,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Whoever has ended already cannot be killed.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         while is_mounted(&self.home.mount()) {
@@ -187,7 +187,7 @@ fn is_mounted(directory: &Path) -> bool {
     table.lines().any(|line| line.split(' ').nth(1).map(Path::new) == Some(directory))
 }
 
-/// Runs a command that has to end soon.
+/// Runs a command with a time limit.
 pub(super) fn bounded(command: &mut Command) -> Result<Output, RoundError> {
     let words = words(command);
     let failed = |source| RoundError::Host { place: words.clone(), source };
@@ -200,14 +200,14 @@ pub(super) fn bounded(command: &mut Command) -> Result<Output, RoundError> {
     match waiting.recv_timeout(PATIENCE) {
         Ok(output) => output.map_err(failed),
         Err(_) => {
-            // It is still waited for, so nobody else has its number.
+            // It is still waited for, so its process id has not been reused.
             let _ = kill_process(process, Signal::KILL);
             Err(RoundError::Found(format!("{words} does not end")))
         }
     }
 }
 
-/// Does something on a mount that has to end soon. If it does not the thread is left behind, until
+/// Runs an operation on a mount with a time limit. If it expires the thread is left behind, until
 /// the process that serves the mount is killed.
 pub(super) fn in_time<T: Send + 'static>(
     what: &str,
@@ -221,7 +221,7 @@ pub(super) fn in_time<T: Send + 'static>(
     waiting.recv_timeout(PATIENCE).unwrap_or_else(late)
 }
 
-/// Runs a command that has to succeed, and soon; answers what it writes.
+/// Runs a command that must succeed within the time limit; returns its output.
 pub(super) fn succeed(command: &mut Command) -> Result<String, RoundError> {
     let output = bounded(command)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

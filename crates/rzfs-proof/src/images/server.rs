@@ -1,4 +1,4 @@
-//! A directory with the images of a shelf, by FUSE.
+//! A directory with the images of a shelf, served by FUSE.
 
 use super::error::RoundError;
 use super::shelf::{Answer, Opening, Presence, Shelf};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Nothing is remembered of an image that may be gone.
+/// Nothing is cached of an image that may be gone.
 const NOT_AT_ALL: Duration = Duration::ZERO;
-/// Requests that are answered at a time: some are slow.
+/// Number of concurrent requests: some are slow.
 const THREADS: usize = 6;
 const FIRST_IMAGE: u64 = 2;
 
-/// A directory in which a shelf's images are: `vd0`, `vd1` and so on, as long as this value lives.
+/// A directory with a shelf's images: `vd0`, `vd1` and so on, as long as this value lives.
 pub(super) struct ImageServer {
     directory: PathBuf,
     names: Vec<PathBuf>,
@@ -39,7 +39,7 @@ impl ImageServer {
         Ok(Self { directory: directory.to_owned(), names, session: Some(session) })
     }
 
-    /// Where the images are.
+    /// The paths of the images.
     pub(super) fn paths(&self) -> &[PathBuf] {
         &self.names
     }
@@ -48,7 +48,7 @@ impl ImageServer {
 impl Drop for ImageServer {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            // Whoever still has an image open keeps it, and gets errors.
+            // Open images stay open, and return errors.
             if let Err(error) = session.umount_and_join() {
                 eprintln!("{}: {error}", self.directory.display());
             }
@@ -141,7 +141,7 @@ impl Filesystem for Images {
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.image(inode).and_then(|image| self.0.open(image)) {
             Ok(opening) => {
-                // What is written is to arrive, not to stay in the kernel's pages.
+                // Writes must arrive, not stay in the kernel's page cache.
                 let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
                 reply.opened(FileHandle(opening.number()), flags);
             }
@@ -190,7 +190,7 @@ impl Filesystem for Images {
         }
     }
 
-    /// A file is closed, which writes nothing.
+    /// Closing a file writes nothing.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }

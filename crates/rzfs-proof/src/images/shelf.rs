@@ -1,4 +1,4 @@
-//! Images with their caches, what is wrong with them, and everything that was done to them.
+//! Images with their caches, their faults, and the history of all operations.
 
 use super::medium::Medium;
 use parking_lot::Mutex;
@@ -7,23 +7,23 @@ use rzfs_hostile::Random;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a disk writes as a whole.
+/// The unit a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// How many writes, flushes and losses there were before, since the last power cut.
+/// The number of writes, flushes and losses since the last power cut.
 pub(super) type Moment = usize;
 
-/// Whether images keep what they were told to.
+/// Whether images keep flushed data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Honesty {
-    /// A flush that succeeds has everything on its medium that was written before.
+    /// A successful flush makes everything written before durable on its medium.
     #[default]
     KeepsItsWord,
-    /// A flush does nothing, and succeeds. Rounds have to find that out.
+    /// A flush does nothing, and succeeds. Rounds must detect that.
     ForgetsFlushes,
 }
 
-/// What becomes of requests.
+/// The effect of a fault on requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
     ReadFails,
@@ -32,7 +32,7 @@ pub(super) enum Fault {
     WriteTears,
     /// Nothing is lost yet: another flush may succeed.
     FlushFails,
-    /// What was written since the flush before is lost, and told of once, as Linux does it.
+    /// Writes since the previous flush are lost, and reported once, as in Linux.
     FlushLoses(LostPages),
 }
 
@@ -46,12 +46,12 @@ impl Fault {
     }
 }
 
-/// What is read of pages that were lost at a flush.
+/// What reads of pages lost at a flush return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LostPages {
-    /// What was written: the pages are clean, but still in memory.
+    /// The written data: the pages are clean, but still in memory.
     StayInMemory,
-    /// What is on the medium.
+    /// The data on the medium.
     AreReadAgain,
 }
 
@@ -62,7 +62,7 @@ enum Request {
     Flush,
 }
 
-/// A fault that strikes so many requests, after so many others of their kind.
+/// A fault that affects a number of requests, after skipping some of their kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Injected {
     pub(super) fault: Fault,
@@ -74,8 +74,8 @@ pub(super) struct Injected {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Presence {
     Present,
-    /// Its name is gone as well; whoever has it open gets ENXIO, for good: when it comes back it has
-    /// to be opened again.
+    /// Its name is gone as well; open handles get ENXIO permanently: when it comes back it must be
+    /// reopened.
     Unplugged,
     /// Every request fails with EIO.
     Dead,
@@ -83,19 +83,19 @@ pub(super) enum Presence {
 
 #[derive(Debug)]
 struct Image {
-    /// What is read.
+    /// The contents seen by reads.
     current: Medium,
-    /// What was flushed.
+    /// The flushed contents.
     durable: Medium,
-    /// What was written since, in order.
+    /// Writes since then, in order.
     cached: Vec<(u64, Arc<[u8]>)>,
     presence: Presence,
     /// How often it was unplugged.
     unplugged: u64,
-    /// Something that was in the cache is lost and no flush has told of it yet.
+    /// Cached data was lost and no flush has reported that yet.
     owes_an_error: bool,
     injected: Vec<Injected>,
-    /// So many requests take so long.
+    /// The number of slow requests, and their delay.
     slow: (u64, Duration),
 }
 
@@ -113,7 +113,7 @@ impl Image {
         }
     }
 
-    /// The fault that strikes a request.
+    /// The fault that affects a request.
     fn struck(&mut self, request: Request) -> Option<Fault> {
         let index = self.injected.iter().position(|one| one.fault.strikes(request))?;
         let one = self.injected.get_mut(index)?;
@@ -152,7 +152,7 @@ enum Event {
     Lost { image: usize },
 }
 
-/// Which writes that were not flushed outlive a power cut.
+/// Which unflushed writes survive a power cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Survivors {
     All,
@@ -171,15 +171,15 @@ pub(super) struct PowerCut {
 #[derive(Debug)]
 struct State {
     images: Vec<Image>,
-    /// What was durable at the last power cut.
+    /// The durable contents at the last power cut.
     before: Vec<Medium>,
     history: Vec<Event>,
-    /// How often the power was cut: whoever has an image open from before has it no more.
+    /// The number of power cuts: handles opened before the last one are invalid.
     life: u64,
 }
 
-/// Images with their caches, what is wrong with them, and everything that was done to them since
-/// the power was cut last.
+/// Images with their caches, their faults, and the history of all operations since the last power
+/// cut.
 #[derive(Debug)]
 pub(super) struct Shelf {
     size: u64,
@@ -188,7 +188,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// Empty images of so many bytes.
+    /// Empty images of this size.
     pub(super) fn new(count: usize, size: u64, honesty: Honesty) -> Self {
         let before = vec![Medium::default(); count];
         let images = before.iter().cloned().map(Image::of).collect();
@@ -227,7 +227,7 @@ impl Shelf {
         self.change(image, |image| image.injected.push(injected));
     }
 
-    /// Lets so many requests take so long.
+    /// Delays a number of requests.
     pub(super) fn slow_down(&self, image: usize, requests: u64, delay: Duration) {
         self.change(image, |image| image.slow = (requests, delay));
     }
@@ -238,7 +238,7 @@ impl Shelf {
         }
     }
 
-    /// Takes an image away, with what was in its cache.
+    /// Removes an image, with the contents of its cache.
     pub(super) fn detach(&self, index: usize, presence: Presence) {
         let mut state = self.state.lock();
         let Some(image) = state.images.get_mut(index) else { return };
@@ -249,8 +249,7 @@ impl Shelf {
         state.history.push(Event::Lost { image: index });
     }
 
-    /// Brings an image back and lets no request fail any more, but for a flush that has to tell of
-    /// what was lost.
+    /// Brings an image back and removes its faults, except for a flush that has to report a loss.
     pub(super) fn mend(&self, image: usize) {
         self.change(image, |image| {
             image.presence = Presence::Present;
@@ -343,7 +342,7 @@ impl Shelf {
         }
     }
 
-    /// Lets a request take as long as it has to.
+    /// Delays a request as required.
     fn wait(&self, image: usize) {
         let mut delay = Duration::ZERO;
         self.change(image, |image| {
@@ -355,7 +354,7 @@ impl Shelf {
         std::thread::sleep(delay);
     }
 
-    /// What is left on the media when the power is cut.
+    /// The contents of the media when the power is cut.
     pub(super) fn remains(&self, cut: PowerCut) -> Vec<Medium> {
         let state = self.state.lock();
         let mut media = state.before.clone();
@@ -387,8 +386,7 @@ impl Shelf {
         media
     }
 
-    /// Cuts the power and brings it back: these are the media now, all images are well, and nobody
-    /// has one open.
+    /// Cuts the power and restores it: with these media, without faults, and with no image open.
     pub(super) fn restart(&self, media: Vec<Medium>) {
         let mut state = self.state.lock();
         state.images = media.iter().cloned().map(Image::of).collect();
@@ -397,13 +395,13 @@ impl Shelf {
         state.life += 1;
     }
 
-    /// Lets nobody have an image open any more.
+    /// Invalidates all open handles of images.
     pub(super) fn hang_up(&self) {
         self.state.lock().life += 1;
     }
 }
 
-/// What becomes of a write that was not flushed.
+/// What survives of an unflushed write.
 fn outlive(medium: &mut Medium, offset: u64, bytes: &[u8], mut random: Random) {
     match random.below(3) {
         0 => medium.write(offset, bytes),
@@ -418,7 +416,7 @@ fn outlive(medium: &mut Medium, offset: u64, bytes: &[u8], mut random: Random) {
     }
 }
 
-/// When an image was opened: so often the power had been cut, and it had been unplugged.
+/// When an image was opened: the number of power cuts, and of times it was unplugged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Opening {
     life: u64,
@@ -426,7 +424,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// As a number, and back; either count fits into half of one.
+    /// Packs both counters into a number; each fits in half of one.
     pub(super) const fn number(self) -> u64 {
         self.life << 32 | self.unplugged
     }
@@ -436,11 +434,11 @@ impl Opening {
     }
 }
 
-/// What a request is answered with.
+/// The result of a request.
 pub(super) type Answer<T> = Result<T, Errno>;
 
 impl State {
-    /// An image, for somebody who has opened it in this life, and since it was unplugged.
+    /// An image, for a handle opened in this life, and since it was last unplugged.
     fn image(&mut self, opening: Opening, image: usize) -> Answer<&mut Image> {
         if opening.life != self.life {
             return Err(Errno::IO);

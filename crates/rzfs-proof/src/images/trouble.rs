@@ -1,11 +1,11 @@
-//! What happens to the images of a round.
+//! The faults of a round's images.
 
 use super::shelf::{Fault, Injected, LostPages, Presence, Shelf};
 use rzfs_hostile::Random;
 use std::time::Duration;
 
-/// What happens to the images of a round. Only some of them have trouble of their own: another one
-/// may be the only one that has what these lack.
+/// The faults of a round's images. Only some of them have their own: another one may hold the only
+/// copy of what these lack.
 #[derive(Debug)]
 pub(super) struct Trouble<'a> {
     shelf: &'a Shelf,
@@ -13,16 +13,16 @@ pub(super) struct Trouble<'a> {
     chosen: Vec<usize>,
 }
 
-/// What has struck.
+/// The fault that was injected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Strike {
     Trouble,
-    /// An image is well again; the pool has to be told.
+    /// An image was repaired; the pool has to be notified.
     Mended,
 }
 
 impl<'a> Trouble<'a> {
-    /// Trouble of so many images.
+    /// Faults of this many images.
     pub(super) fn new(shelf: &'a Shelf, mut random: Random, of: usize) -> Self {
         let mut chosen = Vec::new();
         while chosen.len() < of.min(shelf.count()) {
@@ -34,7 +34,7 @@ impl<'a> Trouble<'a> {
         Self { shelf, random, chosen }
     }
 
-    /// Lets something happen.
+    /// Injects a random fault.
     pub(super) fn strike(&mut self) -> Strike {
         let Some(image) = self.random.pick(&self.chosen).copied() else { return Strike::Trouble };
         let (spared, times) = (self.random.below(6), 1 + self.random.below(4));

@@ -1,4 +1,4 @@
-//! A program that works in a directory of its own, and keeps a journal.
+//! A program that works in its own directory, and keeps a journal.
 
 use super::error::RoundError;
 use super::journal::{FileId, Journal, Tree};
@@ -13,27 +13,27 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Names that a writer uses.
+/// Number of names used by a writer.
 const NAMES: u64 = 8;
-/// Of so many files one is large.
+/// One of this many files is large.
 const LARGE_ONCE_IN: u64 = 6;
 const SMALL: u64 = 9000;
 const LARGE: u64 = 300_000;
-/// The largest a file may become.
+/// Maximum file size.
 const LARGEST: usize = 600_000;
-/// How long somebody waits who was refused something.
+/// The pause after an error.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a writer has come to.
+/// The progress of a writer.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Times that it was told that something is durable.
+    /// Number of acknowledged operations.
     pub(super) acknowledged: AtomicU64,
-    /// Errors that it was told of.
+    /// Number of errors returned.
     pub(super) refused: AtomicU64,
 }
 
-/// A program that works in a directory of its own.
+/// A program that works in its own directory.
 pub(super) struct Writer<'a> {
     directory: PathBuf,
     random: Random,
@@ -64,7 +64,7 @@ impl<'a> Writer<'a> {
         Self { directory, random, shelf, is_over, progress, journal, finding }
     }
 
-    /// Works until it is over. A wrong read is found.
+    /// Works until the end. Reports wrong reads.
     pub(super) fn work(mut self) -> Result<Journal, RoundError> {
         while !self.is_over() && self.finding.is_none() {
             let name = format!("f{}", self.random.below(NAMES));
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
         if self.random.once_in(4) { Ok(()) } else { self.sync(&opened, Some(file)) }
     }
 
-    /// What came of a change of names: whether this name is there now if it has succeeded.
+    /// Handles the result of a change of names; `there`: whether the name exists after success.
     fn named<T>(&mut self, name: &str, there: bool, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() && !self.is_over() {
             let is_there = fs::symlink_metadata(self.path(name)).is_ok();
@@ -149,7 +149,7 @@ impl<'a> Writer<'a> {
         result
     }
 
-    /// What came of a change of contents.
+    /// Handles the result of a change of contents.
     fn edited(&mut self, file: FileId, result: io::Result<()>) -> io::Result<()> {
         if result.is_err() {
             self.journal.lose_track(self.now(), file);
@@ -198,7 +198,7 @@ impl<'a> Writer<'a> {
         if self.random.once_in(4) { Ok(()) } else { self.sync(&opened, Some(file)) }
     }
 
-    /// Writes a file anew, as programs do that are careful: beside it, and over it when it is
+    /// Replaces a file, as careful programs do: writes beside it, and renames over it when that is
     /// durable; some are less careful.
     fn replace(&mut self, name: &str) -> io::Result<()> {
         const BESIDE: &str = "beside";
@@ -234,7 +234,7 @@ impl<'a> Writer<'a> {
         self.sync(&directory, None)
     }
 
-    /// Waits until something is durable, and tries that again if it has to.
+    /// Waits until something is durable, retrying if necessary.
     fn sync(&mut self, opened: &File, file: Option<FileId>) -> io::Result<()> {
         let promise = self.journal.promise(file);
         while let Err(error) = opened.sync_all() {
@@ -253,7 +253,7 @@ impl<'a> Writer<'a> {
         self.progress.acknowledged.fetch_add(1, Ordering::Release);
     }
 
-    /// Reads a file, half of the time past the kernel's pages.
+    /// Reads a file, half of the time bypassing the kernel's page cache.
     fn look(&mut self, name: &str, expected: &[u8]) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.read(true);
@@ -280,7 +280,7 @@ pub(super) fn read_tree(directory: &Path) -> Result<Tree, RoundError> {
     let mut tree = Tree::new();
     let mut left = vec![directory.to_owned()];
     while let Some(place) = left.pop() {
-        // What cannot be read was acknowledged, most likely.
+        // Unreadable data was most likely acknowledged.
         let unreadable = |error: io::Error| {
             RoundError::Found(format!("{} cannot be read: {error}", place.display()))
         };

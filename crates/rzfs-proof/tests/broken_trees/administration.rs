@@ -1,4 +1,4 @@
-//! Administrators of a pool whose own objects are damaged: what they ask for is done or refused.
+//! Administration of a pool with damaged objects: requests succeed or are refused.
 
 use super::{CLONE, SNAPPED, damage_object, with_snapshots};
 use rzfs_dsl::live::{
@@ -59,7 +59,7 @@ pub(crate) fn with_large_tables() -> Option<Rig> {
     Some(rig)
 }
 
-/// Has txgs come after what is there: an import reads what is new, and would notice damage.
+/// Syncs more txgs: an import reads recent blocks, and would notice damage.
 fn let_time_pass(rig: &Rig) {
     let open = rig.open().unwrap();
     for _ in 0..8 {
@@ -70,7 +70,7 @@ fn let_time_pass(rig: &Rig) {
     open.export().unwrap();
 }
 
-/// What administrators do, and what they are told.
+/// Performs administrative operations, and returns their results.
 fn administer(pool: &LivePool) -> Vec<(&'static str, Result<(), ChangeError>)> {
     let set = |name: &str, property: &str| pool.set_property(name, property, "new".into());
     let limit = |name: &str, property: &str| pool.set_property(name, property, 77_u64.into());
@@ -129,14 +129,14 @@ fn administer(pool: &LivePool) -> Vec<(&'static str, Result<(), ChangeError>)> {
 /// Changes the files of all file systems.
 pub(crate) fn change_files(open: &OpenPool) {
     for fs in open.file_systems.values() {
-        // What cannot be changed is refused.
+        // Impossible changes are refused.
         let _ = Files(fs).put("changed", &[5; 300_000]);
         let _ = open.sync();
         let _ = Files(fs).unlink("changed");
     }
 }
 
-/// What is wrong after users and administrators have been at work in a damaged pool.
+/// The errors after users and administrators have worked in a damaged pool.
 pub(crate) fn problems(rig: &Rig) -> Vec<String> {
     let pool = match rig.open() {
         Ok(open) => {
@@ -153,7 +153,7 @@ pub(crate) fn problems(rig: &Rig) -> Vec<String> {
     administer_and_look(pool)
 }
 
-/// Whether damage excuses a refusal: space may be lost, but whatever is damaged can be destroyed.
+/// Whether damage excuses a refusal: space may be lost, but anything damaged can be destroyed.
 fn is_fair(task: &str, refusal: &ChangeError) -> bool {
     match refusal {
         ChangeError::NotFound { .. } => true,
@@ -163,7 +163,7 @@ fn is_fair(task: &str, refusal: &ChangeError) -> bool {
     }
 }
 
-/// Administers a pool, and exports it; says what is wrong.
+/// Administers a pool, and exports it; returns the errors.
 pub(crate) fn administer_and_look(pool: LivePool) -> Vec<String> {
     let mut problems = Vec::new();
     for (task, result) in administer(&pool) {
@@ -180,7 +180,7 @@ pub(crate) fn administer_and_look(pool: LivePool) -> Vec<String> {
     problems
 }
 
-/// What is wrong when each of some objects of a pool in turn is damaged.
+/// The errors when each of some objects of a pool is damaged in turn.
 fn problems_of_each(rig: &Rig, objects: impl IntoIterator<Item = ObjectId>) -> Vec<String> {
     let pool = rig.read().unwrap();
     let mut found = Vec::new();
@@ -222,7 +222,7 @@ pub(crate) fn with_many_snapshots() -> Option<Rig> {
     Some(rig)
 }
 
-/// Nobody is there who could be refused when a snapshot goes that has only waited for its clone.
+/// There is no caller to refuse when a deferred snapshot is destroyed with its clone.
 #[test]
 fn nor_does_it_when_a_snapshot_goes_by_itself() {
     let Some(rig) = with_large_tables() else { return };

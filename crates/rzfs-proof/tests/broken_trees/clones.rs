@@ -1,4 +1,4 @@
-//! The table of blocks that several files have, damaged.
+//! Damage to the table of shared blocks.
 
 use super::judges::{leaks_at_most, openzfs_says};
 use super::{
@@ -11,7 +11,7 @@ use rzfs_format::{BlockId, VdevId};
 use rzfs_proof::{FeatureSet, Files, OpenPool, Rig, walk};
 use rzfs_zpl::live::{Caller, FilePlace};
 
-/// Files whose blocks others have, too: so many that the table has several blocks.
+/// Files with shared blocks: enough for several table blocks.
 const SHARED: u64 = 8;
 
 fn name(number: u64) -> String {
@@ -202,7 +202,7 @@ fn counters_of_entries_that_are_damaged_do_not_overflow() {
     changes_and_works(&rig);
     let counters = counters(&rig);
     assert!(counters.iter().all(|counter| *counter == MOST), "{counters:?}");
-    // It cannot tell what is leaked, either.
+    // It cannot detect leaks, either.
     let _ = openzfs_says(&rig, &["-TT"]);
 }
 
@@ -215,7 +215,7 @@ fn what_is_copied_beside_damage_stays_when_the_damage_is_gone() {
     assert!(damage_object(&rig, &entries) > 0);
     let open = rig.open().unwrap();
     let files = Files(open.root().unwrap().1);
-    // Blocks that others have already, and such that nobody else has.
+    // Blocks that are already shared, and unshared ones.
     let copied = [(name(0), 0), (name(5), 5), ("whole".to_owned(), 99)];
     for (file, _) in &copied {
         files.copy(file, &format!("{file}-late"), LENGTH as u64).unwrap();

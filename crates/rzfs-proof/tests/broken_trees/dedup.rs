@@ -1,4 +1,4 @@
-//! Dedup tables that are damaged where their entries go.
+//! Damage to dedup tables while entries are removed.
 
 use super::judges::leaks_at_most;
 use super::{LENGTH, contents, create_with, damage, damage_above, damage_object, works};
@@ -19,7 +19,7 @@ fn pass_txgs(open: &OpenPool) {
     }
 }
 
-/// A pool with blocks in its dedup tables, and others that have come last: they may be logged.
+/// A pool with blocks in its dedup tables, and recent ones that may still be logged.
 fn with_tables(features: FeatureSet) -> Rig {
     let (rig, open) = create_with(features);
     open.pool.set_property(rig.name(), "dedup", SHA256.into()).unwrap();
@@ -38,7 +38,7 @@ fn with_tables(features: FeatureSet) -> Rig {
     rig
 }
 
-/// Changes who has blocks, and looks at the files that are left.
+/// Changes the sharing of blocks, and checks the remaining files.
 fn changes_and_works(rig: &Rig) {
     let open = rig.open().unwrap();
     let files = Files(open.root().unwrap().1);
@@ -85,7 +85,7 @@ fn entries_that_have_no_place_in_a_damaged_dedup_table_stay_in_its_log() {
 #[test]
 fn entries_that_have_no_place_in_a_damaged_dedup_table_stay_where_they_were() {
     let rig = with_tables(FeatureSet::NoFastDedup);
-    // An import reads what is new, and would notice.
+    // An import reads recent blocks, and would notice.
     let open = rig.open().unwrap();
     pass_txgs(&open);
     open.export().unwrap();
@@ -104,7 +104,7 @@ fn tables(pool: &Pool) -> Vec<rzfs_dmu::Object> {
     tables
 }
 
-/// An import reads what is new, and would notice.
+/// An import reads recent blocks, and would notice.
 fn age(rig: &Rig) {
     let open = rig.open().unwrap();
     for number in 0..8 {

@@ -1,5 +1,4 @@
-//! Configurations as name-value lists, the form in which labels and the MOS hold them
-//! (spec 01, section 4.3).
+//! Configurations as name-value lists, as stored in labels and the MOS (spec 01, section 4.3).
 
 use super::{
     AllocationBias, DeviceHints, DraidRecord, IndirectRecord, LeafRecord, PersistentFlags,
@@ -8,7 +7,7 @@ use super::{
 use rzfs_format::nvlist::{NvList, NvString, NvValue};
 use rzfs_format::{FormatError, Guid, ObjectId, Txg};
 
-/// All names that are taken apart; others are kept as they are.
+/// All known names; pairs with others are kept as they are.
 const KNOWN: [&str; 49] = [
     "type",
     "id",
@@ -62,11 +61,11 @@ const KNOWN: [&str; 49] = [
 ];
 
 impl VdevConfig {
-    /// Takes a `vdev_tree` list apart, with all its children.
+    /// Decodes a `vdev_tree` list, with all its children.
     ///
     /// # Errors
-    /// [`FormatError`] when `type`, `id` or `guid` are missing, the type is unknown, or a pair
-    /// has another type than the format says. A list cannot nest deeper than its decoder allowed.
+    /// [`FormatError`] when `type`, `id` or `guid` are missing, the type is unknown, or a pair has
+    /// the wrong type. A list cannot nest deeper than its decoder allowed.
     pub fn from_nvlist(list: &NvList) -> Result<Self, FormatError> {
         let name = list.string("type")?.to_text();
         let unknown = FormatError::invalid("vdev configuration", "the type is unknown");
@@ -103,23 +102,23 @@ impl VdevConfig {
     /// order.
     ///
     /// # Errors
-    /// [`FormatError`] when a name of [`Self::others`] is not one that a list can have.
+    /// [`FormatError`] when a name in [`Self::others`] is invalid.
     pub fn to_nvlist(&self) -> Result<NvList, FormatError> {
         self.list_for(Reader::Mos)
     }
 
-    /// The list of this configuration for labels: without the ZAPs, which only the MOS names.
+    /// The list of this configuration for labels: without the ZAPs, which are only in the MOS.
     ///
     /// # Errors
-    /// [`FormatError`] when a name of [`Self::others`] is not one that a list can have.
+    /// [`FormatError`] when a name in [`Self::others`] is invalid.
     pub fn to_label_nvlist(&self) -> Result<NvList, FormatError> {
         self.list_for(Reader::Label)
     }
 
-    /// The list of a spare or cache device for the MOS, which states no position.
+    /// The list of a spare or cache device for the MOS, which has no position.
     ///
     /// # Errors
-    /// [`FormatError`] when a name of [`Self::others`] is not one that a list can have.
+    /// [`FormatError`] when a name in [`Self::others`] is invalid.
     pub fn to_auxiliary_nvlist(&self) -> Result<NvList, FormatError> {
         let mut list = self.to_nvlist()?;
         list.remove("id");
@@ -142,7 +141,7 @@ impl VdevConfig {
         for pair in &self.others {
             writer.0.insert(pair.name(), pair.value().clone())?;
         }
-        // A removed vdev has none and says so.
+        // A removed vdev has an empty list of children.
         if !self.children.is_empty() || self.kind == VdevKind::Indirect {
             let children: Result<Vec<NvList>, _> =
                 self.children.iter().map(|child| child.list_for(reader)).collect();
@@ -207,7 +206,7 @@ impl VdevConfig {
         Ok(())
     }
 
-    /// What lies in the MOS, and when the vdev came and changed.
+    /// Writes the MOS objects, and when the vdev was added and changed.
     fn write_objects(&self, writer: &mut Writer, reader: Reader) -> Result<(), FormatError> {
         writer.number("DTL", self.leaf.dtl_object.map(ObjectId::get))?;
         let IndirectRecord { mapping, births, previous } = self.indirect;
@@ -239,7 +238,7 @@ impl VdevConfig {
     }
 }
 
-/// Who will read a list.
+/// The reader of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Mos,
@@ -323,7 +322,7 @@ fn top_level(list: &NvList) -> Result<TopLevelRecord, FormatError> {
     })
 }
 
-/// Adds what is there.
+/// Adds pairs that have a value.
 struct Writer(NvList);
 
 impl Writer {

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a device is looked for that is not named by an absolute path.
+/// Directories searched for devices without an absolute path.
 const DIRECTORIES: [&str; 8] = [
     "/dev",
     "/dev/disk/by-vdev",
@@ -23,17 +23,17 @@ const DIRECTORIES: [&str; 8] = [
     "/dev/disk/by-path",
 ];
 
-/// A device for a new vdev, open for writing and kept from other writers, unless it is somebody
-/// else's already.
+/// A device for a new vdev, open for writing and locked against other writers, unless it is already
+/// in use.
 #[derive(Clone, Debug)]
 pub struct NewDevice {
-    /// The path that the configuration remembers.
+    /// The path recorded in the configuration.
     pub path: String,
     /// [`VdevKind::Disk`] or [`VdevKind::File`].
     pub kind: VdevKind,
-    /// What tells it from all others.
+    /// Identifies it among all devices.
     pub identity: FileIdentity,
-    /// For reading only if somebody else writes it: it is good for [`VdevSpec::objections`] only.
+    /// Read-only if it has another writer: then it is only good for [`VdevSpec::objections`].
     ///
     /// [`VdevSpec::objections`]: super::VdevSpec::objections
     pub access: Access,
@@ -41,7 +41,7 @@ pub struct NewDevice {
     pub device: Arc<dyn BlockDevice>,
 }
 
-/// Why a device cannot be had. The messages are OpenZFS's.
+/// Why a device cannot be opened. The messages are OpenZFS's.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenFailure {
     /// Nothing has this name.
@@ -58,7 +58,7 @@ pub enum OpenFailure {
         /// Its path.
         path: String,
     },
-    /// It is mounted, or somebody writes it.
+    /// It is mounted, or open for writing elsewhere.
     #[error("{path} is in use{}", describe(*signature))]
     InUse {
         /// Its path.
@@ -69,18 +69,18 @@ pub enum OpenFailure {
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Somebody has exchanged it since its name was looked up.
+    /// It was exchanged after its name was looked up.
     #[error("cannot use '{path}': it is another file now")]
     Exchanged {
         /// Its path.
         path: String,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot create '{path}': {}", without_number(source))]
     Create {
         /// Its path.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
 }
@@ -102,10 +102,9 @@ const fn kind_of(identity: FileIdentity) -> VdevKind {
     }
 }
 
-/// Opens devices by name, each once, and makes files that are not there.
+/// Opens devices by name, each once, and creates missing files.
 ///
-/// Files that it has made are removed again when it is dropped, unless [`Self::keep_files`] was
-/// called.
+/// Files it has created are removed when it is dropped, unless [`Self::keep_files`] was called.
 #[derive(Debug)]
 pub struct DeviceOpener {
     options: OpenOptions,
@@ -115,16 +114,16 @@ pub struct DeviceOpener {
 }
 
 impl DeviceOpener {
-    /// An opener; `options` choose the engine, access is always for writing. A missing file with
-    /// an absolute path is made, sparse, of `missing_file_size` bytes, if that is given.
+    /// An opener; `options` select the engine, access is always for writing. A missing file with an
+    /// absolute path is created, sparse, of `missing_file_size` bytes, if given.
     #[must_use]
     pub fn new(options: OpenOptions, missing_file_size: Option<u64>) -> Self {
         let options = options.access(Access::ReadWrite);
         Self { options, missing_file_size, made: Vec::new(), opened: HashMap::new() }
     }
 
-    /// Opens the device of this name: an absolute path, or a name below `/dev`. A second name of
-    /// an open device gives the same device.
+    /// Opens the device of this name: an absolute path, or a name below `/dev`. A second name of an
+    /// open device returns the same device.
     ///
     /// # Errors
     /// [`OpenFailure`].
@@ -145,7 +144,7 @@ impl DeviceOpener {
             Some(device) => device,
             None => {
                 let device = self.open_path(&path, text.clone())?;
-                // Who may write the directory may have put another one there meanwhile.
+                // A user with write access to the directory may have exchanged the file meanwhile.
                 if FileIdentity::of(&device.metadata().map_err(fail)?) != Some(identity) {
                     return Err(OpenFailure::Exchanged { path: text });
                 }
@@ -157,7 +156,7 @@ impl DeviceOpener {
         Ok(NewDevice { path: text, kind, identity, access, device })
     }
 
-    /// Keeps the files that were made.
+    /// Keeps the created files.
     pub fn keep_files(&mut self) {
         self.made.clear();
     }
@@ -169,7 +168,7 @@ impl DeviceOpener {
                 let readable = self.options.clone().access(Access::ReadOnly);
                 let device = FileDevice::open(path, &readable).ok();
                 match device {
-                    // Whose it is says more; it cannot be written.
+                    // The owner in its label is more informative; it cannot be written.
                     Some(device) if path.is_file() && is_labelled(&device) => Ok(Arc::new(device)),
                     device => {
                         let signature = device.and_then(|device| super::signature(&device));
@@ -202,7 +201,7 @@ impl DeviceOpener {
 impl Drop for DeviceOpener {
     fn drop(&mut self) {
         for made in &self.made {
-            // Nobody can be told; an empty file is left.
+            // The error cannot be reported; an empty file is left.
             let _ = made.remove();
         }
     }

@@ -3,28 +3,28 @@
 use crate::config::DraidRecord;
 use crate::draid::DraidShape;
 
-/// Most columns of parity.
+/// Maximum parity columns.
 const MAX_PARITY: u64 = 3;
 
-/// Most children.
+/// Maximum children.
 const MAX_CHILDREN: u64 = 255;
 
-/// Data columns of a group, if nobody says otherwise and there are enough children.
+/// Default data columns of a group, if there are enough children.
 const DEFAULT_DATA: u64 = 8;
 
-/// Why words do not describe a dRAID. The messages are OpenZFS's.
+/// Why a specification is not a valid dRAID. The messages are OpenZFS's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DraidError {
     /// The parity.
     #[error("invalid dRAID parity level {0}; must be between 1 and {MAX_PARITY}")]
     Parity(u64),
-    /// A part that is no number with a known letter.
+    /// A part that is not a number with a known letter.
     #[error("invalid dRAID syntax; expected [:<number><c|d|s>] not '{0}'")]
     Syntax(String),
-    /// Another number of devices than was promised.
+    /// The number of devices differs from the specification.
     #[error("invalid number of dRAID children; {required} required but {provided} provided")]
     Children {
-        /// The promised number.
+        /// The specified number.
         required: u64,
         /// The number of devices.
         provided: u64,
@@ -46,7 +46,7 @@ pub enum DraidError {
     TooMuchData {
         /// Data columns.
         data: u64,
-        /// Most data columns.
+        /// Maximum data columns.
         limit: u64,
     },
     /// Too many spares.
@@ -59,7 +59,7 @@ pub enum DraidError {
     TooFew {
         /// The number of devices.
         provided: u64,
-        /// Devices that it needs.
+        /// Required devices.
         needed: u64,
     },
     /// Too many devices.
@@ -67,7 +67,7 @@ pub enum DraidError {
     TooMany(u64),
 }
 
-/// Parity and shape of a dRAID of so many devices, given its word.
+/// Parity and shape of a dRAID with this many devices, from its specification.
 pub(super) fn parse(word: &str, devices: usize) -> Result<(u8, DraidRecord), DraidError> {
     let children = devices as u64;
     let mut parts = word.strip_prefix("draid").unwrap_or(word).split(':');
@@ -135,7 +135,7 @@ fn data_columns(
     Ok(data)
 }
 
-/// The fewest groups of this width that fill whole rows of the working children.
+/// The minimum number of groups of this width that fill whole rows of the working children.
 fn groups(width: u64, working: u64) -> u64 {
     let (mut a, mut b) = (width, working);
     while b != 0 {

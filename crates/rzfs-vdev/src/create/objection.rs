@@ -1,4 +1,4 @@
-//! What speaks against using devices: somebody else does, or they do not fit together.
+//! Objections to using devices: they are in use elsewhere, or do not match each other.
 
 use super::device::{DeviceOpener, NewDevice, OpenFailure};
 use super::replication::{self, Mismatch};
@@ -11,12 +11,12 @@ use rzfs_format::Guid;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// What is known about the pools that are imported here.
+/// The pools imported here.
 #[derive(Clone, Default, Debug)]
 pub struct LocalPools {
     /// Their guids.
     pub imported: HashSet<Guid>,
-    /// The names of the pools that have these spares and cache devices.
+    /// The names of the pools with these spares and cache devices.
     pub auxiliary: HashMap<Guid, String>,
 }
 
@@ -47,7 +47,7 @@ pub enum Objection {
         /// The pool.
         pool: String,
     },
-    /// It is a hot spare or cache device of a pool that nobody here knows.
+    /// It is a hot spare or cache device of an unknown pool.
     #[error("{path} is part of an active pool")]
     UnknownPool {
         /// The device.
@@ -61,12 +61,12 @@ pub enum Objection {
         /// The pool.
         pool: String,
     },
-    /// It holds something else.
+    /// It has other contents.
     #[error("{path} contains a filesystem of type '{signature}'")]
     FileSystem {
         /// The device.
         path: String,
-        /// What it holds, as `blkid` names it.
+        /// The contents, as named by `blkid`.
         signature: &'static str,
     },
     /// It is named twice.
@@ -77,13 +77,13 @@ pub enum Objection {
         /// The device.
         path: String,
     },
-    /// The vdevs do not fit together.
+    /// The vdevs do not match.
     #[error(transparent)]
     Replication(Mismatch),
 }
 
 impl Objection {
-    /// Whether somebody who insists (`-f`) may use the device all the same.
+    /// Whether the device may be used anyway with `-f`.
     #[must_use]
     pub const fn is_overridable(&self) -> bool {
         !matches!(
@@ -96,12 +96,12 @@ impl Objection {
     }
 }
 
-/// Everything that speaks against a specification.
+/// All objections to a specification.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Objections(pub Vec<Objection>);
 
 impl Objections {
-    /// What is left of them when somebody insists.
+    /// The objections that remain with `-f`.
     #[must_use]
     pub fn overridden(self) -> Self {
         Self(self.0.into_iter().filter(|objection| !objection.is_overridable()).collect())
@@ -117,7 +117,7 @@ impl Objections {
 }
 
 impl fmt::Display for Objections {
-    /// OpenZFS's message; of objections of both sorts only those are shown that nobody overrides.
+    /// OpenZFS's message; if some cannot be overridden, only those are shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let firm = self.0.iter().any(|objection| !objection.is_overridable());
         f.write_str("invalid vdev specification\n")?;
@@ -139,7 +139,7 @@ impl VdevSpec {
     /// Opens all devices.
     ///
     /// # Errors
-    /// The first that cannot be had.
+    /// The first device that cannot be opened.
     pub fn open(self, opener: &mut DeviceOpener) -> Result<VdevSpec<NewDevice>, OpenFailure> {
         let mut open = |names: Vec<String>| -> Result<Vec<NewDevice>, OpenFailure> {
             names.iter().map(|name| opener.open(name)).collect()
@@ -153,7 +153,7 @@ impl VdevSpec {
 }
 
 impl VdevSpec<NewDevice> {
-    /// What speaks against it, for a new pool or for one with the tree `pool`.
+    /// Objections to it, for a new pool or for one with the tree `pool`.
     #[must_use]
     pub fn objections(&self, pool: Option<&VdevTree>, local: &LocalPools) -> Objections {
         let mut objections = Vec::new();
@@ -174,23 +174,23 @@ impl VdevSpec<NewDevice> {
     }
 }
 
-/// What a device is wanted for.
+/// The intended role of a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Member,
-    /// Several pools can share a spare, of which one at a time can be written.
+    /// Several pools can share a spare, and one at a time can write it.
     Spare,
 }
 
-/// Who else claims a device.
+/// The current user of a device.
 fn claim(device: &NewDevice, local: &LocalPools, role: Role) -> Option<Objection> {
-    // What somebody else writes could be opened for reading only, and takes no label.
+    // A device in use by another writer could only be opened for reading, and takes no label.
     let is_taken = device.access == Access::ReadOnly;
     let unknown = || is_taken.then(|| Objection::UnknownPool { path: device.path.clone() });
     labelled(device, local, role, is_taken).or_else(unknown)
 }
 
-/// Who claims a device by what is on it.
+/// The user of a device according to its labels.
 fn labelled(
     device: &NewDevice,
     local: &LocalPools,

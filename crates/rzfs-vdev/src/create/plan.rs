@@ -21,18 +21,18 @@ use std::sync::Arc;
 const MIN_ASHIFT: u64 = 9;
 const MAX_ASHIFT: u64 = 16;
 
-/// Largest sector: labels have a part that begins at this offset and has this size.
+/// Maximum sector size: labels have a part with this offset and size.
 const MAX_SECTOR: u64 = BOOT_ENV_OFFSET;
 
-/// Bytes at the start of a disk that are zeroed, so that nothing else is found there: rounded up to
-/// a sector, no more than what labels leave blank.
+/// Bytes zeroed at the start of a disk, so that nothing else is detected there: rounded up to a
+/// sector, at most the blank part of labels.
 const BOOT_BLOCK: usize = 4096;
 const _: () = assert!(BOOT_BLOCK as u64 <= BOOT_ENV_OFFSET);
 
-/// What decides about new vdevs besides their devices.
+/// Parameters of new vdevs besides their devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlanOptions {
-    /// The property `ashift`; 0 leaves it to the devices.
+    /// The property `ashift`; 0 uses that of the devices.
     pub ashift: u64,
     /// `zfs_vdev_min_auto_ashift`.
     pub min_auto_ashift: u64,
@@ -40,7 +40,7 @@ pub struct PlanOptions {
     pub max_auto_ashift: u64,
     /// The txg that makes the vdevs part of the pool.
     pub create_txg: Txg,
-    /// Id of the first of them: how many top-level vdevs the pool has.
+    /// Id of the first of them: the number of top-level vdevs in the pool.
     pub first_id: u64,
 }
 
@@ -63,16 +63,16 @@ impl Default for PlanOptions {
     }
 }
 
-/// Why devices cannot become vdevs. The messages are OpenZFS's where it has any.
+/// Why devices cannot become vdevs. The messages are OpenZFS's, where there are any.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
-    /// A device has less than 64 MiB, or so little that no block fits on the vdev.
+    /// A device has less than 64 MiB, or is too small for any block on the vdev.
     #[error("one or more devices is less than the minimum size (64M)")]
     TooSmall {
         /// The device, or the first of the vdev.
         path: String,
     },
-    /// No such ashift.
+    /// Invalid ashift.
     #[error(
         "invalid 'ashift={0}' property: only values between {MIN_ASHIFT} and {MAX_ASHIFT} are allowed."
     )]
@@ -85,13 +85,13 @@ pub enum PlanError {
         /// Bytes of a sector.
         sector: u32,
     },
-    /// A path that no configuration can have.
+    /// A path that is invalid in configurations.
     #[error(transparent)]
     Format(#[from] FormatError),
 }
 
 impl PlanError {
-    /// The errno that a caller of ZFS expects.
+    /// The errno that callers of ZFS expect.
     #[must_use]
     pub const fn errno(&self) -> i32 {
         const EINVAL: i32 = 22;
@@ -107,12 +107,11 @@ impl PlanError {
 
 /// New vdevs: their configurations, and the devices of all leaves.
 ///
-/// `metaslab_array` and `metaslab_shift` of top-level vdevs are 0 until the pool has given them
-/// metaslabs.
+/// `metaslab_array` and `metaslab_shift` of top-level vdevs are 0 until they get their metaslabs.
 #[derive(Clone, Debug)]
 pub struct NewVdevs {
-    /// Top-level vdevs; what special and dedup vdevs are for is in their `allocation_bias`, which
-    /// belongs into their ZAPs, see [`Self::take_biases`].
+    /// Top-level vdevs; the role of special and dedup vdevs is in their `allocation_bias`, which
+    /// belongs in their ZAPs, see [`Self::take_biases`].
     pub tops: Vec<VdevConfig>,
     /// Hot spares, distributed ones included.
     pub spares: Vec<VdevConfig>,
@@ -123,8 +122,7 @@ pub struct NewVdevs {
 }
 
 impl VdevSpec<NewDevice> {
-    /// Gives every vdev its guid and works out sector sizes and sizes. `random` gives random
-    /// numbers.
+    /// Assigns guids and computes sector sizes and sizes. `random` returns random numbers.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -226,7 +224,7 @@ impl Planner<'_> {
         Ok(top)
     }
 
-    /// The spares that come with a dRAID.
+    /// The distributed spares of a dRAID.
     fn distributed_spares(&mut self, top: &VdevConfig) -> Result<Vec<VdevConfig>, PlanError> {
         let (count, parity) = (top.draid.map_or(0, |draid| draid.spares), top.nparity.unwrap_or(1));
         let spares = (0..count).map(|index| {
@@ -308,7 +306,7 @@ fn draid_size(
 }
 
 impl NewVdevs {
-    /// The tree of a pool that is made of them.
+    /// The root of a pool made of them.
     #[must_use]
     pub fn root(&self, pool: Guid, create_txg: Txg) -> VdevConfig {
         let mut root = VdevConfig::new(VdevKind::Root, pool).with_children(self.tops.clone());
@@ -316,8 +314,8 @@ impl NewVdevs {
         root
     }
 
-    /// Takes what special and dedup vdevs are for out of their configurations: on disk it is in
-    /// their ZAPs. Log devices keep `is_log`, and have it in their ZAPs too.
+    /// Removes the role of special and dedup vdevs from their configurations: on disk it is in
+    /// their ZAPs. Log devices keep `is_log`, and also have it in their ZAPs.
     pub fn take_biases(&mut self) -> Vec<(u64, AllocationBias)> {
         let tops = self.tops.iter_mut();
         tops.filter_map(|top| Some((top.id, top.top.allocation_bias.take()?))).collect()
@@ -359,13 +357,13 @@ impl NewVdevs {
         devices.collect()
     }
 
-    /// Gives all devices their labels, durably: those of the leaves of `tops`, which are the new
-    /// top-level vdevs in `tree`, of spares and of cache devices. What disks held besides goes
-    /// last. `present` is the pool's present uberblock; a pool that is being made has none.
+    /// Writes the labels of all devices, durably: those of the leaves of `tops`, which are the new
+    /// top-level vdevs in `tree`, of spares and of cache devices. Other contents of disks are
+    /// erased last. `present` is the pool's current uberblock; a new pool has none.
     ///
     /// # Errors
-    /// The first part of a label that could not be written; the pool must not get the vdevs then.
-    /// What the devices held before is lost only if all could take half of their labels
+    /// The first part of a label that could not be written; the pool must then not add the vdevs.
+    /// The former contents of the devices are lost only if all could take half of their labels
     /// ([`NewLabel::write_all`]).
     pub fn label<'v>(
         &self,
@@ -380,8 +378,8 @@ impl NewVdevs {
         Ok(self.clear_boot_blocks()?)
     }
 
-    /// Zeroes the first 4 KiB of all disks, durably, so that no file system is recognised there any
-    /// more. They are before everything that labels cover; files keep them.
+    /// Zeroes the first 4 KiB of all disks, durably, so that no file system is detected there. They
+    /// precede everything covered by labels; files are not changed.
     ///
     /// # Errors
     /// The first disk that fails.

@@ -1,14 +1,14 @@
-//! Whether vdevs fit together: the same redundancy everywhere, unless somebody insists.
+//! Whether vdevs match: the same redundancy everywhere, unless overridden.
 
 use super::device::NewDevice;
 use super::spec::{TopLayout, TopSpec};
 use crate::config::{AllocationBias, VdevConfig, VdevKind};
 use crate::tree::VdevTree;
 
-/// Sizes of devices that count as equal.
+/// Maximum difference of device sizes that count as equal.
 const SIZE_TOLERANCE: u64 = 16 << 20;
 
-/// What a top-level vdev can lose.
+/// The redundancy of a top-level vdev.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Redundancy {
     /// `disk`, `file`, `mirror`, `raidz` or `draid`.
@@ -20,7 +20,7 @@ pub struct Redundancy {
 }
 
 impl Redundancy {
-    /// That of a new vdev.
+    /// The redundancy of a new vdev.
     pub(super) fn of_spec(top: &TopSpec<NewDevice>) -> Self {
         let children = top.devices.len() as u64;
         let (kind, parity) = match top.layout {
@@ -35,14 +35,14 @@ impl Redundancy {
         Self { kind, parity, children }
     }
 
-    /// That of a vdev of a pool; `None` for those that do not count.
+    /// The redundancy of an existing vdev; `None` for those that do not count.
     fn of_config(top: &VdevConfig) -> Option<Self> {
         let is_log = top.top.is_log.is_some_and(|is_log| is_log != 0);
         if is_log || matches!(top.kind, VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing) {
             return None;
         }
         let mut top = top;
-        // What is being replaced or spared counts as what it was.
+        // A vdev being replaced or spared counts as its original.
         while let (VdevKind::Replacing | VdevKind::Spare, Some(first)) =
             (top.kind, top.children.first())
         {
@@ -52,7 +52,7 @@ impl Redundancy {
         Some(Self { kind: top.kind.name(), parity: top.nparity.unwrap_or(0), children })
     }
 
-    /// Devices that can be lost, of vdevs with parity or copies.
+    /// Number of devices that vdevs with parity or copies can lose.
     fn tolerated(&self) -> Option<u64> {
         match self.kind {
             "mirror" => Some(self.children.saturating_sub(1)),
@@ -62,7 +62,7 @@ impl Redundancy {
     }
 }
 
-/// How vdevs do not fit together. The messages are OpenZFS's.
+/// How vdevs do not match. The messages are OpenZFS's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Mismatch {
     /// A vdev of files and disks.
@@ -71,7 +71,7 @@ pub enum Mismatch {
     /// A vdev of devices of different sizes.
     #[error("mismatched replication level: {0} contains devices of different sizes")]
     Sizes(&'static str),
-    /// Parity here and copies there, of which different numbers can be lost.
+    /// Parity and copies that tolerate different numbers of losses.
     #[error(
         "mismatched replication level: {parity} and {copies} vdevs with different redundancy, {parity_lost} vs. {copies_lost} ({ways}-way) are present"
     )]
@@ -149,7 +149,7 @@ pub enum Mismatch {
         /// Copies.
         ways: u64,
     },
-    /// Another kind than the pool's.
+    /// A kind that differs from the pool's.
     #[error("mismatched replication level: pool uses {pool} and new vdev is {new}")]
     PoolKind {
         /// The pool's.
@@ -157,7 +157,7 @@ pub enum Mismatch {
         /// The new one.
         new: &'static str,
     },
-    /// Another parity than the pool's.
+    /// A parity that differs from the pool's.
     #[error("mismatched replication level: pool uses {pool} device parity and new vdev uses {new}")]
     PoolParity {
         /// The pool's.
@@ -165,7 +165,7 @@ pub enum Mismatch {
         /// The new one.
         new: u64,
     },
-    /// Another number of devices than the pool's.
+    /// A number of devices that differs from the pool's.
     #[error(
         "mismatched replication level: pool uses {pool}-way {kind} and new vdev uses {new}-way {kind}"
     )]
@@ -208,7 +208,7 @@ fn difference<'r>(a: &'r Redundancy, b: &'r Redundancy) -> Option<Difference<'r>
     }
 }
 
-/// How the first of these new vdevs that does not fit differs. Logs have their own redundancy.
+/// The first mismatch among these new vdevs. Logs have their own redundancy.
 pub(super) fn among(tops: &[TopSpec<NewDevice>]) -> Option<Mismatch> {
     let mut last: Option<Redundancy> = None;
     for top in tops.iter().filter(|top| top.bias != Some(AllocationBias::Log)) {
@@ -226,7 +226,7 @@ pub(super) fn among(tops: &[TopSpec<NewDevice>]) -> Option<Mismatch> {
     None
 }
 
-/// How the devices of one vdev differ.
+/// The mismatch among the devices of one vdev.
 fn within(top: &TopSpec<NewDevice>, kind: &'static str) -> Option<Mismatch> {
     let first = top.devices.first()?;
     if top.devices.iter().any(|device| device.kind != first.kind) {
@@ -259,7 +259,7 @@ fn between(a: &Redundancy, b: &Redundancy, difference: &Difference<'_>) -> Misma
     }
 }
 
-/// How the new vdevs differ from a pool's. A pool that is mixed already may get anything.
+/// The mismatch between the new vdevs and a pool's. A pool that is already mixed accepts anything.
 pub(super) fn against(pool: &VdevTree, tops: &[TopSpec<NewDevice>]) -> Option<Mismatch> {
     let present: Vec<Redundancy> =
         pool.config().children.iter().filter_map(Redundancy::of_config).collect();

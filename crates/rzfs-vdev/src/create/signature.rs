@@ -1,15 +1,15 @@
-//! What else than a pool a disk could hold: signatures of file systems, volume managers and
-//! partition tables, at their fixed places.
+//! Other contents of a disk: signatures of file systems, volume managers and partition tables, at
+//! their fixed places.
 
 use rzfs_blockdev::{BlockDevice, read_exact_at};
 
-/// Bytes from the start of a disk that have all the signatures.
+/// Bytes at the start of a disk that contain all the signatures.
 const REACH: usize = 72 << 10;
 
-/// A signature: where it is, what it is, and the name that `blkid` has for it.
+/// A signature: offset, bytes, and its name in `blkid`.
 type Signature = (usize, &'static [u8], &'static str);
 
-/// Most telling first: some hold room for others.
+/// Most specific first: some leave room for others.
 const SIGNATURES: [Signature; 25] = [
     (0, b"LUKS\xba\xbe", "crypto_LUKS"),
     (0, b"XFSB", "xfs"),
@@ -38,11 +38,10 @@ const SIGNATURES: [Signature; 25] = [
     (0x200, b"EFI PART", "gpt"),
 ];
 
-/// Where the signature of a swap area ends: one page, whatever its size.
+/// Possible ends of a swap area's signature: one page, of any size.
 const SWAP_PAGES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
 
-/// What a disk seems to hold, as `blkid` names it; `None` if nothing is known there or it cannot
-/// be read.
+/// The apparent contents of a disk, as named by `blkid`; `None` if they are unknown or unreadable.
 #[must_use]
 pub fn signature(device: &dyn BlockDevice) -> Option<&'static str> {
     let size = usize::try_from(device.geometry().size).unwrap_or(usize::MAX);
@@ -58,7 +57,7 @@ pub fn signature(device: &dyn BlockDevice) -> Option<&'static str> {
     if SWAP_PAGES.iter().any(is_swap) {
         return Some("swap");
     }
-    // An MBR that has partitions; boot code alone is not one.
+    // An MBR with partitions; boot code alone does not count.
     let partitions = start.get(446..510)?;
     let is_entry = |entry: &[u8]| matches!(entry, [0 | 0x80, _, _, _, kind, ..] if *kind != 0);
     let is_table = has(510, &[0x55, 0xaa])
@@ -69,10 +68,10 @@ pub fn signature(device: &dyn BlockDevice) -> Option<&'static str> {
     is_table.then_some("dos")
 }
 
-/// Which of the three is told by features.
+/// Features distinguish the three.
 fn ext_generation(start: &[u8]) -> &'static str {
     const HAS_JOURNAL: u32 = 4;
-    /// Everything that ext2 and ext3 know of incompatible features.
+    /// All incompatible features of ext2 and ext3.
     const OLD_INCOMPATIBLE: u32 = 0x16;
     let word = |offset: usize| {
         let bytes = start.get(offset..).and_then(|rest| rest.first_chunk::<4>());

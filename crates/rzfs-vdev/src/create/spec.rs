@@ -1,10 +1,10 @@
-//! The words that describe vdevs.
+//! Parsing the arguments that describe vdevs.
 
 use super::draid_request::{self, DraidError};
 use crate::config::{AllocationBias, DraidRecord};
 use crate::raidz::RaidzGeometry;
 
-/// How a top-level vdev is made of its devices.
+/// The layout of a top-level vdev.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopLayout {
     /// It is the device.
@@ -25,18 +25,18 @@ pub enum TopLayout {
     },
 }
 
-/// A top-level vdev that somebody asks for; `D` is what is known about a device.
+/// A requested top-level vdev; `D` describes a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TopSpec<D> {
-    /// How it is made of its devices.
+    /// Its layout.
     pub layout: TopLayout,
-    /// What it is for; `None`: ordinary data.
+    /// Its role; `None`: ordinary data.
     pub bias: Option<AllocationBias>,
     /// Its devices: one for [`TopLayout::Single`], else at least as many as the layout needs.
     pub devices: Vec<D>,
 }
 
-/// The vdevs that somebody asks for.
+/// The requested vdevs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VdevSpec<D = String> {
     /// Top-level vdevs in their order.
@@ -47,19 +47,19 @@ pub struct VdevSpec<D = String> {
     pub caches: Vec<D>,
 }
 
-/// Why words do not describe vdevs. The messages are OpenZFS's.
+/// Why arguments do not describe valid vdevs. The messages are OpenZFS's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpecError {
     /// No device at all.
     #[error("invalid vdev specification: at least one toplevel vdev must be specified")]
     Nothing,
-    /// Nothing but spares, caches and logs for a new pool.
+    /// Only spares, caches and logs for a new pool.
     #[error("invalid vdev specification: at least one general top-level vdev must be specified")]
     NoGeneralVdev,
-    /// A keyword that can be there once.
+    /// A keyword that may be given only once.
     #[error("invalid vdev specification: '{0}' can be specified only once")]
     Repeated(&'static str),
-    /// A layout that log devices cannot have.
+    /// A layout that is not possible for log devices.
     #[error("invalid vdev specification: unsupported 'log' device: {0}")]
     LogLayout(String),
     /// Too few devices.
@@ -67,7 +67,7 @@ pub enum SpecError {
     TooFew {
         /// The keyword.
         keyword: String,
-        /// Devices that it needs.
+        /// Required devices.
         needed: usize,
     },
     /// `log` without a device.
@@ -78,16 +78,16 @@ pub enum SpecError {
     TooMany {
         /// The keyword.
         keyword: String,
-        /// Most devices.
+        /// Maximum devices.
         limit: usize,
     },
-    /// A RAID-Z with more parity than there is.
+    /// A RAID-Z with too much parity.
     #[error("invalid vdev specification: {0}: parity must be between 1 and 3")]
     Parity(String),
-    /// What is wrong with a dRAID.
+    /// An invalid dRAID.
     #[error(transparent)]
     Draid(#[from] DraidError),
-    /// The name of a distributed spare, which comes with its dRAID.
+    /// The name of a distributed spare, which is created with its dRAID.
     #[error("cannot open '{0}': dRAID spares can only be used to replace primary vdevs")]
     DistributedSpare(String),
 }
@@ -135,7 +135,7 @@ fn is_distributed_spare(word: &str) -> bool {
 }
 
 impl VdevSpec {
-    /// Reads the vdev words of `zpool create` or `zpool add`.
+    /// Parses the vdev arguments of `zpool create` or `zpool add`.
     ///
     /// # Errors
     /// [`SpecError`] with OpenZFS's message.
@@ -163,7 +163,7 @@ impl VdevSpec {
 }
 
 impl<D> VdevSpec<D> {
-    /// Checks that a new pool can be made of it: it has a vdev for ordinary data.
+    /// Checks that it describes a new pool: it has a vdev for ordinary data.
     ///
     /// # Errors
     /// [`SpecError::NoGeneralVdev`].
@@ -182,14 +182,14 @@ impl<D> VdevSpec<D> {
 struct Parser<'w> {
     words: Vec<&'w str>,
     spec: VdevSpec,
-    /// What the next top-level vdevs are for.
+    /// The role of the next top-level vdevs.
     bias: Option<AllocationBias>,
-    /// Keywords that can be there once, and were.
+    /// Keywords already given that may be given only once.
     seen: Vec<&'static str>,
 }
 
 impl Parser<'_> {
-    /// Takes a word with what belongs to it; returns where the next one is.
+    /// Parses a word and its devices; returns the position of the next word.
     fn take(&mut self, word: &str, next: usize) -> Result<usize, SpecError> {
         let Some(keyword) = Keyword::of(word)? else {
             let devices = vec![word.to_owned()];
@@ -263,7 +263,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The words up to the next keyword, and where that is.
+    /// The words up to the next keyword, and its position.
     fn devices(&self, start: usize) -> Result<(Vec<String>, usize), SpecError> {
         let mut devices = Vec::new();
         let mut next = start;

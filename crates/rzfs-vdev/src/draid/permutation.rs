@@ -1,14 +1,14 @@
 //! The permutations of a dRAID's children (spec 07, section 11.3).
 //!
-//! They are not stored: a generator with a fixed seed for every number of children yields them,
-//! and a checksum says whether it did.
+//! They are not stored: a generator with a fixed seed for every number of children produces them,
+//! and a checksum verifies the result.
 
 use super::seeds::{SEEDS, Seed};
 
 /// State word that all generators start with; the other one is the seed.
 const INITIAL: u64 = 0x0000_000d_7a1d_5eed;
 
-/// The generated map is not the one that OpenZFS uses, or there is none for so many children.
+/// The generated map is not OpenZFS's, or there is none for this number of children.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapMismatch {
     /// Children.

@@ -1,5 +1,4 @@
-//! What logs of leaves mean for the vdevs above, and how they shrink (spec 07, sections 5.1, 5.5
-//! and 5.6).
+//! Deriving the logs of interior vdevs, and removing entries (spec 07, sections 5.1, 5.5 and 5.6).
 
 use super::TxgSet;
 use crate::tree::{NodeId, Role, Vdev, VdevTree};
@@ -8,37 +7,37 @@ use rzfs_format::{Guid, Txg};
 /// The first txg of every pool.
 const INITIAL: Txg = Txg(4);
 
-/// Txgs that can be under way at once: open, quiescing, syncing.
+/// Maximum number of concurrent txgs: open, quiescing, syncing.
 const CONCURRENT: u64 = 3;
 
 /// Dirty time logs of a vdev.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct DirtyTimes {
-    /// Txgs with data that it lacks.
+    /// Txgs with data that is missing.
     pub missing: TxgSet,
-    /// Txgs with data that is not everywhere below it where it should be.
+    /// Txgs with data missing on some descendant.
     pub partial: TxgSet,
-    /// Txgs with data that cannot be read from it now.
+    /// Txgs with data that cannot be read now.
     pub outage: TxgSet,
 }
 
-/// What has brought missing data.
+/// How missing data was restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resilvered {
-    /// A scan of all blocks: of all vdevs.
+    /// A scan of all blocks, on all vdevs.
     Healing,
     /// A sequential rebuild of one top-level vdev, the vdev's guid.
     Rebuild(Guid),
 }
 
-/// Which leaves are taken for readable.
+/// Which leaves count as readable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Readable {
-    /// Those that are.
+    /// Usable ones.
     Usable,
-    /// Those that are, but for one.
+    /// Usable ones, except for one.
     UsableBut(NodeId),
-    /// The same when the others have got what they have not confirmed yet: it is in memory.
+    /// The same, once the others have everything they have not confirmed yet, which is in memory.
     SettledBut(NodeId),
     /// All of them.
     All,
@@ -59,7 +58,7 @@ impl Readable {
 }
 
 impl VdevTree {
-    /// The logs of a vdev if these leaves can be read.
+    /// The logs of a vdev, assuming these leaves are readable.
     fn dirty_times(&self, id: NodeId, readable: Readable) -> DirtyTimes {
         let node = self.node(id);
         let leaf = |missing: TxgSet, is_usable: bool| DirtyTimes {
@@ -93,19 +92,19 @@ impl VdevTree {
         DirtyTimes { missing: outage.clone(), partial: TxgSet::in_at_least(1, &partials), outage }
     }
 
-    /// Whether data would be lost to readers if this leaf could not be read (spec 07, section 5.6).
+    /// Whether readers would lose data if this leaf could not be read (spec 07, section 5.6).
     pub(crate) fn is_needed(&self, id: NodeId) -> bool {
         !self.dirty_times(self.top_of(id), Readable::UsableBut(id)).outage.is_empty()
     }
 
-    /// Whether data would be lost if this leaf were never there again: what the others have not
-    /// confirmed they can be sent again.
+    /// Whether data would be lost if this leaf never came back: unconfirmed writes of the others
+    /// can be repeated.
     pub(crate) fn is_needed_for_good(&self, id: NodeId) -> bool {
         !self.dirty_times(self.top_of(id), Readable::SettledBut(id)).outage.is_empty()
     }
 
-    /// Leaves that are missed: the others of their top-level vdevs can be used without them, but
-    /// lack data that these have. What log devices have is for the intent logs to say.
+    /// Missing leaves with data that others lack: their top-level vdevs are usable without them.
+    /// Log devices are checked with the intent logs.
     #[must_use]
     pub fn missed_leaves(&self) -> Vec<Vdev<'_>> {
         let misses = |top: &Vdev<'_>| {
@@ -117,7 +116,7 @@ impl VdevTree {
         self.unusable_leaves(misses)
     }
 
-    /// Leaves that cannot be used, of top-level vdevs that can and are not for intent logs.
+    /// Unusable leaves of usable top-level vdevs, except for log vdevs.
     #[must_use]
     pub fn absent_leaves(&self) -> Vec<Vdev<'_>> {
         self.unusable_leaves(|top| top.health().is_usable() && !top.is_log())
@@ -128,8 +127,8 @@ impl VdevTree {
         leaves.filter(|leaf| !leaf.health().is_usable()).collect()
     }
 
-    /// Notes that a leaf begins without any data, in `txg`: it was attached or replaces another.
-    /// Returns whether there is such a leaf.
+    /// Records that a leaf starts empty in `txg`: it was attached or replaces another. Returns
+    /// whether the leaf exists.
     pub fn begin_resilver(&self, leaf: Guid, txg: Txg) -> bool {
         let Some(log) = self.dirty_time_log(leaf) else { return false };
         log.load(TxgSet::new());
@@ -137,22 +136,22 @@ impl VdevTree {
         self.change(leaf, |config| config.leaf.resilver_txg = Some(txg))
     }
 
-    /// Notes that a leaf lacks what was born in a half-open range of txgs. Returns whether there
-    /// is such a leaf.
+    /// Records that a leaf lacks what was born in a half-open range of txgs. Returns whether the
+    /// leaf exists.
     pub fn add_missing_txgs(&self, leaf: Guid, start: Txg, end: Txg) -> bool {
         let log = self.dirty_time_log(leaf);
         log.inspect(|log| log.add_range(start, end)).is_some()
     }
 
-    /// Notes that a scan could not repair something on a leaf that was born in `txg`. Returns
-    /// whether there is such a leaf.
+    /// Records that a scan could not repair something on a leaf that was born in `txg`. Returns
+    /// whether the leaf exists.
     pub fn add_unrepaired_txg(&self, leaf: Guid, txg: Txg) -> bool {
         let log = self.dirty_time_log(leaf);
         log.inspect(|log| log.add_scrub(txg)).is_some()
     }
 
-    /// What a resilver has to look at: the first and the end of all txgs that usable leaves lack;
-    /// `None` if they lack nothing.
+    /// The range a resilver has to examine: the first and the end of all txgs that usable leaves
+    /// lack; `None` if they lack nothing.
     #[must_use]
     pub fn resilver_range(&self) -> Option<(Txg, Txg)> {
         let mut range: Option<(Txg, Txg)> = None;
@@ -168,9 +167,9 @@ impl VdevTree {
         range
     }
 
-    /// Takes out of the logs what a scan or rebuild has brought that ended without an error and
-    /// covered everything before `end` (spec 07, section 5.5). Leaves that asked for a resilver after
-    /// it had begun keep their logs.
+    /// Removes from the logs what was restored by a scan or rebuild that ended without an error and
+    /// covered everything before `end` (spec 07, section 5.5). Leaves that requested a resilver
+    /// after it had started keep their logs.
     pub fn excise_dirty_times(&self, by: Resilvered, end: Txg) {
         for leaf in self.vdevs().filter(|vdev| self.dirty_time_log(vdev.guid()).is_some()) {
             let config = leaf.own_config();
@@ -207,7 +206,7 @@ impl Vdev<'_> {
         self.tree().dirty_times(self.node_id(), Readable::Usable)
     }
 
-    /// Whether the pool cannot do without this leaf: some data can be read only with it.
+    /// Whether this leaf is required: some data can only be read with it.
     #[must_use]
     pub fn is_required(self) -> bool {
         self.tree().is_needed(self.node_id())

@@ -7,9 +7,9 @@ use rzfs_format::{Guid, ObjectId};
 /// The objects that hold dirty time logs: space maps of txgs in the MOS, that begin at 0, are 2^64
 /// - 1 long and count in ones, with nothing but allocations in them.
 ///
-/// The layer above implements it, as it does [`DtlStore`].
+/// Implemented by the layer above, like [`DtlStore`].
 pub trait DtlReader {
-    /// What can go wrong.
+    /// The error type.
     type Error;
 
     /// The txgs of an object.
@@ -19,15 +19,15 @@ pub trait DtlReader {
     fn load(&self, object: ObjectId) -> Result<TxgSet, Self::Error>;
 }
 
-/// The same objects, to be changed: by the thread that syncs a txg only.
+/// The same objects, for changes: only in the syncing thread.
 pub trait DtlStore {
-    /// What can go wrong.
+    /// The error type.
     type Error;
 
     /// Replaces the contents of an object, or creates one. Returns the object.
     ///
     /// # Errors
-    /// When the object cannot be changed; the txg must not be committed then.
+    /// When the object cannot be changed; the txg must then not be committed.
     fn replace(&mut self, object: Option<ObjectId>, txgs: &TxgSet)
     -> Result<ObjectId, Self::Error>;
 }
@@ -47,8 +47,8 @@ impl VdevTree {
         self.by_guid.get(&vdev).and_then(|id| log(self.node(*id)))
     }
 
-    /// Loads the logs of all leaves. One that cannot be loaded stays unknown; which ones is
-    /// returned, with the reasons. They must be loaded before anything is repaired.
+    /// Loads the logs of all leaves. Those that cannot be loaded stay unknown and are returned with
+    /// the reasons. They must be loaded before anything is repaired.
     pub fn load_dirty_time_logs<R: DtlReader>(&self, reader: &R) -> Vec<(Guid, R::Error)> {
         let mut failures = Vec::new();
         for node in &self.nodes {
@@ -68,11 +68,11 @@ impl VdevTree {
         self.nodes.iter().filter_map(|node| log(node)).any(DirtyTimeLog::is_changed)
     }
 
-    /// Stores all logs that have changed. Returns whether there were any: then this is not the
-    /// last pass of the txg. A leaf that gets its object has a new configuration.
+    /// Stores all changed logs. Returns whether there were any: then this is not the last pass of
+    /// the txg. A leaf that gets its object has a new configuration.
     ///
     /// # Errors
-    /// The first that could not be stored.
+    /// The first log that could not be stored.
     pub fn store_dirty_time_logs<S: DtlStore>(&self, store: &mut S) -> Result<bool, S::Error> {
         let mut has_stored = false;
         for node in &self.nodes {

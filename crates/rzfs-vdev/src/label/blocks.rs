@@ -47,9 +47,9 @@ pub(super) fn empty_boot_environment(offset: u64) -> io::Result<Bytes> {
     sealed(&[], BOOT_ENV_SIZE, offset)
 }
 
-/// A ring for byte `offset` of the leaf without a usable uberblock: one block, the first slot of
-/// which has the pool's present uberblock with a txg of 0, so that it counts for nothing. A pool
-/// that is being made has none yet; its first slot says the version only.
+/// A ring for byte `offset` of the leaf without a usable uberblock: one block, whose first slot has
+/// the pool's current uberblock with a txg of 0, so that it does not count. A new pool has none
+/// yet; its first slot only has the version.
 pub(super) fn new_ring(
     version: u64,
     present: Option<&Uberblock>,
@@ -73,7 +73,7 @@ pub(super) fn slot(uberblock: &Uberblock, ring: UberblockRing, offset: u64) -> i
     sealed(&uberblock.encode(ByteOrder::NATIVE), ring.slot_size(), offset)
 }
 
-/// The slot of an uberblock: its txg's. One that is written a second time in its txg, because the
+/// The slot of an uberblock, given by its txg. One written a second time in its txg, because the
 /// scratch area of a RAID-Z expansion became valid, must not overwrite the first.
 pub(super) fn slot_of(uberblock: &Uberblock, ring: UberblockRing, multihost: Multihost) -> usize {
     let is_second = uberblock.raidz_reflow.scratch() == Ok(RaidzScratch::Valid);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Bytes of the header of a cache device, which follows the labels and the boot area.
 const CACHE_HEADER_SIZE: usize = 4096;
 
-/// Whose labels may be erased.
+/// Which labels may be erased.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClearMode {
     /// Those of destroyed pools, unused spares and cache devices.
@@ -60,13 +60,13 @@ pub enum ClearError {
     Device {
         /// The device.
         device: Arc<str>,
-        /// What it says.
+        /// The error.
         source: DeviceError,
     },
 }
 
-/// Zeroes all labels of a device whose configuration makes sense, durably, and returns how many
-/// there were. `is_imported` tells whether the pool of this guid is imported here.
+/// Zeroes all labels of a device with valid configurations, durably, and returns their number.
+/// `is_imported` returns whether the pool with this guid is imported here.
 ///
 /// # Errors
 /// [`ClearError`]: there are none, the pool needs them, or the device fails.

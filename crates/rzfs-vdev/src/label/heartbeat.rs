@@ -1,4 +1,4 @@
-//! Heartbeats: what tells other hosts that a pool is in use (spec 01, section 10.1).
+//! Heartbeats, which show other hosts that a pool is in use (spec 01, section 10.1).
 
 use super::blocks;
 use super::io::{self, LabelWrite};
@@ -8,31 +8,31 @@ use rzfs_format::label::{LABELS, LabelIndex, LeafSize, UberblockRing};
 use rzfs_format::uberblock::Uberblock;
 use std::sync::Arc;
 
-/// A heartbeat that nobody will see.
+/// Why a heartbeat was not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HeartbeatError {
     /// No leaf can be written.
     #[error("no device is available")]
     NoLeaf,
-    /// The leaf whose turn it was did not take it.
+    /// The leaf whose turn it was failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
 impl VdevTree {
-    /// How many leaves take heartbeats now, in turn.
+    /// Number of leaves that currently take heartbeats in turn.
     #[must_use]
     pub fn heartbeat_leaves(&self) -> usize {
         self.takers().count()
     }
 
-    /// Writes an uberblock into the slot for heartbeats of one label. `turn` counts the beats, and
-    /// so chooses the leaf; `choice` chooses the label, any number.
+    /// Writes an uberblock to the heartbeat slot of one label. `turn` counts the beats, and selects
+    /// the leaf; `choice`, any number, selects the label.
     ///
-    /// Nothing is flushed: a heartbeat that is lost with the power has done its work.
+    /// Nothing is flushed: heartbeats need not survive a power failure.
     ///
     /// # Errors
-    /// [`HeartbeatError`]; the next one may do better.
+    /// [`HeartbeatError`]; the next one may succeed.
     pub fn write_heartbeat(
         &self,
         uberblock: &Uberblock,

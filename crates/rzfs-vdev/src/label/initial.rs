@@ -1,9 +1,9 @@
 //! Labels of leaves that join or leave a pool (spec 01, sections 1.7 and 11.1; spec 07,
 //! section 12.5).
 //!
-//! A leaf that joins gets all of its labels before the first uberblock that knows it. Until then
-//! its configuration says txg 0, which makes nobody take it for part of a pool, and `create_txg`,
-//! by which a device that was named twice is recognised.
+//! A leaf that joins gets all of its labels before the first uberblock that includes it. Until then
+//! its configuration has txg 0, so that it does not count as part of a pool, and `create_txg`, by
+//! which a device that was named twice is recognised.
 
 use super::LabelError;
 use super::blocks::{self, ConfigBlock};
@@ -17,7 +17,7 @@ use rzfs_format::uberblock::Uberblock;
 use rzfs_format::{Guid, Txg};
 use std::sync::Arc;
 
-/// Devices that are labelled together; bounds the memory to 8 MiB.
+/// Devices labelled together; bounds the memory to 8 MiB.
 const DEVICES_AT_ONCE: usize = 16;
 
 /// The labels at the ends of devices, which are written first, and those at the beginnings.
@@ -36,8 +36,8 @@ pub struct NewLabel {
 }
 
 impl NewLabel {
-    /// The label of a leaf that is to join a pool in `create_txg`. What it says about the vdevs is
-    /// the tree's; the txg is 0 whatever `pool` says.
+    /// The label of a leaf that will join a pool in `create_txg`. The vdevs are those of the tree;
+    /// the txg is 0 regardless of `pool`.
     ///
     /// # Errors
     /// [`LabelError::TooLarge`] and [`LabelError::Format`].
@@ -51,8 +51,8 @@ impl NewLabel {
         Self::of_nobody(pool, tree, leaf.top_level().unwrap_or(leaf), place, create_txg)
     }
 
-    /// The label of a leaf that was part of `top`, or of the vdev in whose place it is now, and
-    /// has left it: removed, detached, replaced.
+    /// The label of a former leaf of `top`, or of the vdev that replaced it: removed, detached,
+    /// replaced.
     ///
     /// # Errors
     /// [`LabelError::TooLarge`] and [`LabelError::Format`].
@@ -95,11 +95,11 @@ impl NewLabel {
     }
 
     /// Writes all four labels of these devices, durably: configuration, an empty boot environment
-    /// and a ring without a usable uberblock. What is in the first 8 KiB of each label stays.
-    /// `present` is the pool's present uberblock; a pool that is being made has none.
+    /// and a ring without a usable uberblock. The first 8 KiB of each label are kept. `present` is
+    /// the pool's current uberblock; a new pool has none.
     ///
     /// The labels at the ends of all devices come first: if one of these cannot be written, those
-    /// at the beginnings still say what the devices held, and a pool of theirs can be imported.
+    /// at the beginnings still describe the former contents, and a pool on them can be imported.
     ///
     /// # Errors
     /// The first part that could not be written; then some parts may be written.
@@ -153,7 +153,7 @@ fn leaf_size(device: &Arc<dyn BlockDevice>) -> Result<LeafSize, LabelError> {
     size.ok_or_else(|| LabelError::TooSmall { device: device.name().into() })
 }
 
-/// What a label says about the leaf itself.
+/// The leaf's own fields in a label.
 #[derive(Clone, Copy)]
 pub(super) struct LeafPlace {
     guid: Guid,
@@ -191,11 +191,11 @@ impl VdevTree {
     }
 
     /// Prepares the leaves of new top-level vdevs, or of all: every label is written, durably,
-    /// before an uberblock knows the vdevs (spec 01, section 11.1). `present` is the pool's
-    /// present uberblock; a pool that is being made has none.
+    /// before an uberblock includes the vdevs (spec 01, section 11.1). `present` is the pool's
+    /// current uberblock; a new pool has none.
     ///
     /// # Errors
-    /// The first label that could not be written; the pool must not get the vdevs then.
+    /// The first label that could not be written; the pool must then not add the vdevs.
     pub fn write_new_labels<'v>(
         &self,
         pool: &PoolConfig,

@@ -1,4 +1,4 @@
-//! What the labels on a device say about who uses it (spec 01, section 1.6; spec 09).
+//! The user of a device according to its labels (spec 01, section 1.6; spec 09).
 
 use rzfs_blockdev::{BlockDevice, DeviceError, read_exact_at};
 use rzfs_codec::checksum::{EmbeddedVerifier, verify_embedded};
@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 /// Bytes of the first word of a slot's trailer, from the end of the slot.
 const TRAILER_MAGIC: usize = 40;
 
-/// A label with a configuration that makes sense.
+/// A label with a valid configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundLabel {
     /// Which of the four.
@@ -34,8 +34,7 @@ impl FoundLabel {
     }
 }
 
-/// The labels of a device with a configuration that makes sense, in their order. What cannot be
-/// read is no label.
+/// The labels of a device with valid configurations, in order. Unreadable ones are skipped.
 #[must_use]
 pub fn find_labels(device: &dyn BlockDevice) -> Vec<FoundLabel> {
     let Some(size) = LeafSize::of_device(device.geometry().size) else { return Vec::new() };
@@ -47,8 +46,7 @@ pub fn find_labels(device: &dyn BlockDevice) -> Vec<FoundLabel> {
     found.collect()
 }
 
-/// The byte order in which a block of a label was written that has its own checksum; `None` when
-/// that is wrong.
+/// The byte order of a label block with its own checksum; `None` if that is wrong.
 #[must_use]
 pub fn verified_order(block: &[u8], offset: u64) -> Option<ByteOrder> {
     verify_embedded(ChecksumFunction::Label, block, EmbeddedVerifier::Label { offset }).ok()
@@ -67,7 +65,7 @@ pub struct RingSlot {
     pub order: ByteOrder,
 }
 
-/// The uberblocks in the ring of a label; slots that hold none are left out.
+/// The uberblocks in the ring of a label; empty slots are skipped.
 pub fn decode_ring(
     block: &[u8],
     size: LeafSize,
@@ -76,7 +74,7 @@ pub fn decode_ring(
 ) -> impl Iterator<Item = RingSlot> {
     let slots = block.chunks_exact(ring.slot_size()).enumerate();
     slots.filter_map(move |(slot, bytes)| {
-        // Most slots of a young pool are zeros; they need no hash.
+        // Most slots of a young pool are zeros, and are skipped without a hash.
         let trailer = bytes.len().checked_sub(TRAILER_MAGIC)?;
         bytes.get(trailer..)?.iter().find(|byte| **byte != 0)?;
         let (uberblock, order) = Uberblock::decode(bytes).ok()?;
@@ -91,18 +89,17 @@ fn is_empty(error: &DeviceError) -> bool {
     error.source.kind() == ErrorKind::UnexpectedEof
 }
 
-/// What a device shows of itself.
+/// The state of a device according to its labels.
 #[derive(Debug)]
 pub(crate) struct Look {
-    /// Who uses it, by its newest label.
+    /// The user in its newest label.
     pub(crate) user: DeviceUse,
-    /// Who uses it, by the newest label that is not younger than what was committed on it: others
-    /// may be of a commit that never happened.
+    /// The user in the newest label not younger than what was committed on it: younger ones may
+    /// belong to a commit that never happened.
     pub(crate) committed_user: DeviceUse,
-    /// The newest uberblock that was committed on it. Heartbeats repeat it without looking what else
-    /// is there.
+    /// The newest uberblock committed on it. Heartbeats repeat it regardless of the other labels.
     pub(crate) newest: Option<Uberblock>,
-    /// Whether all four labels could be read, whatever is there.
+    /// Whether all four labels were readable, whatever their contents.
     pub(crate) is_whole: bool,
 }
 
@@ -148,7 +145,7 @@ impl Look {
     }
 }
 
-/// A pool as a label names it.
+/// A pool named in a label.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LabelPool {
     /// Its name.
@@ -157,18 +154,18 @@ pub struct LabelPool {
     pub guid: Guid,
 }
 
-/// What a pool has done with one of its devices.
+/// The state of a pool with regard to one of its devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PoolUse {
     /// The pool is imported, here or elsewhere, or its machine has crashed.
     Active,
     /// It was exported.
     Exported,
-    /// It was destroyed; the device is free, and the pool could be brought back with it.
+    /// It was destroyed; the device is free, and the pool could be recovered with it.
     Destroyed,
 }
 
-/// Who uses a device, as its labels say.
+/// The user of a device according to its labels.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DeviceUse {
     /// It has no label.
@@ -177,7 +174,7 @@ pub enum DeviceUse {
     Member {
         /// The pool.
         pool: LabelPool,
-        /// What the pool has done with it.
+        /// The state of the pool.
         state: PoolUse,
         /// The device in the pool.
         guid: Guid,
@@ -189,7 +186,7 @@ pub enum DeviceUse {
 }
 
 impl DeviceUse {
-    /// Who uses a device: what its newest label says, and a right checksum counts more than age.
+    /// The user of a device in its newest label, where a right checksum counts more than age.
     #[must_use]
     pub fn of(device: &dyn BlockDevice) -> Self {
         Self::from_labels(&find_labels(device))

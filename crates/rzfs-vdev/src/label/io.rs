@@ -1,4 +1,4 @@
-//! Writes of parts of labels: sent together, each answered for itself.
+//! Writes of parts of labels: sent together, with separate results.
 
 use crate::unconfirmed::{KeptWrite, Standing};
 use bytes::Bytes;
@@ -17,14 +17,14 @@ pub(super) struct LabelWrite<'a> {
 }
 
 impl LabelWrite<'_> {
-    /// What a leaf keeps of it until it is flushed.
+    /// The write that a leaf keeps until it is flushed.
     pub(super) fn to_keep(&self) -> Option<KeptWrite> {
         let data = self.block.as_ref().ok()?.clone();
         Some(KeptWrite { position: self.offset, data, birth: None, standing: Standing::Sent })
     }
 }
 
-/// Writes all and waits for them; the answers are in the order of the writes.
+/// Writes all and waits for them; the results are in the order of the writes.
 pub(super) fn write(writes: Vec<LabelWrite<'_>>) -> Vec<Result<(), DeviceError>> {
     run(writes.into_iter().map(|write| {
         let operation = write.block.map(IoOperation::Write);

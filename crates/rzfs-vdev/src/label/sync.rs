@@ -6,8 +6,8 @@
 //! ring     the uberblock, in all four labels of some or all leaves; flush      the txg is committed
 //! L1, L3   as L0, L2; flush
 //! ```
-//! Before the uberblock is durable, L1 and L3 still fit the one before it; afterwards L0 and L2
-//! fit the new one. So at any moment the best uberblock has a pair of labels that is not younger.
+//! Before the uberblock is durable, L1 and L3 still match its predecessor; afterwards L0 and L2
+//! match the new one. So at any moment the best uberblock has a pair of labels that is not younger.
 
 use super::LabelError;
 use super::blocks::{self, ConfigBlock};
@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// Top-level vdevs that get the uberblock of a txg without changes of configurations
+/// Top-level vdevs that get the uberblock of a txg without configuration changes
 /// (`SPA_SYNC_MIN_VDEVS`).
 const MIN_VDEVS: usize = 3;
 
@@ -49,34 +49,34 @@ pub struct AuxiliaryDevice {
     pub device: Arc<dyn BlockDevice>,
 }
 
-/// What a txg commits.
+/// The contents of a commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit<'a> {
-    /// What labels say besides the vdevs; its txg is the uberblock's, its tree and what it says
-    /// about the number of vdevs are the tree's, whatever they are here.
+    /// The pool's entries in labels; txg, tree and number of vdevs are taken from the uberblock and
+    /// the tree instead.
     pub pool: &'a PoolConfig,
     /// The uberblock.
     pub uberblock: &'a Uberblock,
-    /// Whether the last slot of rings is kept for heartbeats.
+    /// Whether the last ring slot is reserved for heartbeats.
     pub multihost: Multihost,
-    /// Where the choice of vdevs begins when not all get the uberblock; any number.
+    /// Where the selection of vdevs starts when not all get the uberblock; any number.
     pub first_choice: u64,
-    /// Devices outside of the tree that get the uberblock too: those of a new pool.
+    /// Devices outside the tree that also get the uberblock: those of a new pool.
     pub auxiliary: &'a [AuxiliaryDevice],
 }
 
-/// What a commit has written.
+/// The results of a commit.
 #[derive(Clone, Default, Debug)]
 pub struct CommitReport {
     /// Top-level vdevs whose labels were rewritten.
     pub relabelled: BTreeSet<VdevId>,
     /// Copies of the uberblock that are durable.
     pub uberblocks: usize,
-    /// Leaves that missed something; the commit does not depend on them.
+    /// Failed leaves that the commit does not depend on.
     pub failures: Vec<LeafFailure>,
 }
 
-/// Why a txg could not be committed. The same commit can be tried again.
+/// Why a txg could not be committed. The same commit can be retried.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
     /// A configuration cannot be written.
@@ -89,24 +89,24 @@ pub enum CommitError {
         name: Arc<str>,
         /// The txg.
         txg: rzfs_format::Txg,
-        /// What the last of these leaves says.
+        /// The error of the last of these leaves.
         source: DeviceError,
     },
     /// No leaf of a top-level vdev has taken its new label. If `committed`, the uberblock is
-    /// durable all the same.
+    /// nevertheless durable.
     #[error("{name}: no label could be written: {}", describe(source.as_ref()))]
     Labels {
         /// Name of the top-level vdev.
         name: Arc<str>,
         /// Whether this was after the uberblock.
         committed: bool,
-        /// What the last of its leaves says, if there is one.
+        /// The error of the last of its leaves, if there is one.
         source: Option<DeviceError>,
     },
-    /// No leaf has taken the uberblock, as far as is known.
+    /// No leaf has taken the uberblock, as far as known.
     #[error("no uberblock could be written: {}", describe(source.as_ref()))]
     Uberblock {
-        /// What the last leaf says, if there is one.
+        /// The error of the last leaf, if there is one.
         source: Option<DeviceError>,
     },
 }
@@ -117,10 +117,10 @@ fn describe(error: Option<&DeviceError>) -> String {
 
 /// The right to write labels and uberblocks during one txg.
 ///
-/// It takes the marks of changed configurations ([`VdevTree::mark_config_dirty`]): what is marked
-/// later belongs to the next txg, unless [`Self::absorb`] takes it too. A value that is dropped
-/// without a successful commit gives the marks back. There is one at a time; beginning another
-/// one waits.
+/// It takes the marks of changed configurations ([`VdevTree::mark_config_dirty`]): later marks
+/// belong to the next txg, unless [`Self::absorb`] takes them too. If it is dropped without a
+/// successful commit, the marks are restored. Only one exists at a time; creating another one
+/// waits.
 #[derive(Debug)]
 pub struct ConfigSync<'t> {
     tree: &'t VdevTree,
@@ -129,20 +129,20 @@ pub struct ConfigSync<'t> {
     _turn: MutexGuard<'t, ()>,
 }
 
-/// How a phase went for one leaf.
+/// The result of a phase for one leaf.
 struct LeafOutcome {
     leaf: NodeId,
     top: NodeId,
     /// What the leaf keeps until it is flushed.
     run: Option<RunId>,
     written: usize,
-    /// What it has refused: whether enough is written is looked at here.
+    /// The refused writes: whether enough was written is checked here.
     refused: Refused,
     error: Option<DeviceError>,
 }
 
 impl<'t> ConfigSync<'t> {
-    /// Begins the txg that syncs now.
+    /// Starts the commit of the syncing txg.
     #[must_use]
     pub fn begin(tree: &'t VdevTree) -> Self {
         let turn = tree.labels.turn.lock();
@@ -151,14 +151,14 @@ impl<'t> ConfigSync<'t> {
         sync
     }
 
-    /// The vdevs whose labels it writes: those that the pool has in this txg.
+    /// The vdevs whose labels it writes: those of the pool in this txg.
     #[must_use]
     pub const fn tree(&self) -> &'t VdevTree {
         self.tree
     }
 
-    /// Takes marks that came meanwhile. Returns whether there were any: then the configuration in
-    /// the MOS has to be written again in this txg.
+    /// Takes marks set meanwhile. Returns whether there were any: then the configuration in the MOS
+    /// has to be rewritten in this txg.
     pub fn absorb(&mut self) -> bool {
         let new = std::mem::take(&mut *self.tree.labels.dirty.lock());
         let has_new = !new.is_empty();
@@ -167,7 +167,7 @@ impl<'t> ConfigSync<'t> {
     }
 
     /// Top-level vdevs whose labels this txg rewrites. If there are any, the configuration in the
-    /// MOS is to be written in this txg too.
+    /// MOS must be written in this txg too.
     #[must_use]
     pub const fn dirty(&self) -> &BTreeSet<VdevId> {
         &self.dirty
@@ -176,7 +176,7 @@ impl<'t> ConfigSync<'t> {
     /// Commits the txg: makes its blocks durable and then the uberblock and the labels.
     ///
     /// # Errors
-    /// [`CommitError`]; the pool has to be suspended, and the commit can be tried again.
+    /// [`CommitError`]; the pool must be suspended, and the commit can be retried.
     pub fn commit(&mut self, commit: &Commit<'_>) -> Result<CommitReport, CommitError> {
         let labels = self.encode(commit)?;
         self.flush_blocks(commit)?;
@@ -210,8 +210,8 @@ impl<'t> ConfigSync<'t> {
         top.leaves_below().into_iter().filter(is_usable)
     }
 
-    /// Makes the blocks of the txg durable. A leaf that cannot lacks them; without too many leaves
-    /// the uberblock must not be written.
+    /// Makes the blocks of the txg durable. A leaf that cannot lacks them; if that affects too many
+    /// leaves, the uberblock must not be written.
     fn flush_blocks(&mut self, commit: &Commit<'_>) -> Result<(), CommitError> {
         let txg = commit.uberblock.txg;
         let _span = tracing::debug_span!("flush").entered();
@@ -228,7 +228,7 @@ impl<'t> ConfigSync<'t> {
     }
 
     /// Writes the configurations to two of the four labels of each leaf, durably. Every top-level
-    /// vdev but those for logs needs one leaf that takes it.
+    /// vdev except log vdevs needs one successful leaf.
     fn write_labels(
         &mut self,
         labels: &[(NodeId, ConfigBlock)],
@@ -276,8 +276,8 @@ impl<'t> ConfigSync<'t> {
         if good > 0 { Ok(good) } else { Err(CommitError::Uberblock { source: error.or(last) }) }
     }
 
-    /// Writes the uberblock to these vdevs. Returns how many durable copies count, which are those
-    /// on vdevs from which blocks can be read, and the last error.
+    /// Writes the uberblock to these vdevs. Returns the number of durable copies on readable vdevs,
+    /// and the last error.
     fn write_uberblocks_to(
         &mut self,
         tops: &[Vdev<'t>],
@@ -326,7 +326,7 @@ impl<'t> ConfigSync<'t> {
         let _ = io::write(writes);
     }
 
-    /// Writes parts of labels and flushes the leaves that were to take any.
+    /// Writes parts of labels and flushes the leaves involved.
     fn write_parts<'p, B>(
         &mut self,
         parts: impl Iterator<Item = (NodeId, LabelParts<'p, B>)>,
@@ -394,7 +394,7 @@ impl<'t> ConfigSync<'t> {
         outcomes
     }
 
-    /// Counts an error of a leaf and finds out whether it still works.
+    /// Counts an error of a leaf and checks whether it still works.
     fn blame(&mut self, leaf: NodeId, error: &DeviceError) {
         let node = self.tree.node(leaf);
         self.failures.push(LeafFailure { leaf: node.guid, error: error.clone() });
@@ -428,8 +428,8 @@ impl Drop for ConfigSync<'_> {
     }
 }
 
-/// A few top-level vdevs for an uberblock, from a position on: those that have metaslabs and are
-/// not for logs.
+/// A few top-level vdevs for an uberblock, from a position on: those with metaslabs, except log
+/// vdevs.
 fn choose<'t>(all: &[Vdev<'t>], first: u64) -> Vec<Vdev<'t>> {
     let is_chosen = |top: &&Vdev<'t>| top.has_metaslabs() && !top.is_log();
     let first = usize::try_from(first % all.len().max(1) as u64).unwrap_or(0);

@@ -8,8 +8,7 @@ use std::ops::Range;
 /// A column's bytes by its index, if they are to be used.
 pub(super) type Lookup<'l, 'd> = &'l dyn Fn(usize) -> Option<&'d [u8]>;
 
-/// The block from its columns, if they are all there and follow each other: no byte is touched
-/// twice.
+/// The block from its columns, if they are complete and contiguous: each byte is touched once.
 pub(super) fn concatenate<'d>(plan: &Plan, lookup: Lookup<'_, 'd>) -> Option<Vec<u8>> {
     let mut block = Vec::with_capacity(plan.padded);
     for stripe in &plan.stripes {
@@ -24,8 +23,8 @@ pub(super) fn concatenate<'d>(plan: &Plan, lookup: Lookup<'_, 'd>) -> Option<Vec
     (block.len() == plan.padded).then_some(block)
 }
 
-/// Copies all data columns that are there to their places in `block` and reconstructs the
-/// others. Returns whether there is enough parity to do so.
+/// Copies all available data columns to their places in `block` and reconstructs the others.
+/// Returns whether there is enough parity.
 pub(super) fn assemble<'d>(plan: &Plan, lookup: Lookup<'_, 'd>, block: &mut [u8]) -> bool {
     for stripe in &plan.stripes {
         for index in stripe.data_columns() {
@@ -37,8 +36,8 @@ pub(super) fn assemble<'d>(plan: &Plan, lookup: Lookup<'_, 'd>, block: &mut [u8]
     plan.stripes.iter().all(|stripe| rebuild(plan, stripe, lookup, block))
 }
 
-/// Reconstructs the data columns of a stripe that are not there, straight into their places.
-/// Returns whether there is enough parity; if not, nothing is written.
+/// Reconstructs the missing data columns of a stripe in place. Returns whether there is enough
+/// parity; if not, nothing is written.
 pub(super) fn rebuild<'d>(
     plan: &Plan,
     stripe: &Stripe,

@@ -1,4 +1,4 @@
-//! Reads of leaves: joined where they are neighbours, sent together, handed back one by one.
+//! Leaf reads: adjacent ones are joined, sent together, and returned separately.
 
 use crate::health::LeafEvent;
 use crate::leaf::{Leaf, not_open};
@@ -12,16 +12,16 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// Linux's errno values of a device that is gone.
+/// Linux's errno values of a missing device.
 const GONE: [i32; 2] = [6, 19];
 
-/// Whether an error says that the device is not there any more.
+/// Whether an error means that the device is gone.
 pub(crate) fn is_gone(error: &DeviceError) -> bool {
     error.source.kind() == ErrorKind::NotFound
         || error.source.raw_os_error().is_some_and(|errno| GONE.contains(&errno))
 }
 
-/// A range of a leaf that a task wants.
+/// A range of a leaf that a task needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeafRead {
     /// The task.
@@ -34,7 +34,7 @@ pub(crate) struct LeafRead {
     /// Byte position on the device.
     pub(crate) position: u64,
     pub(crate) len: usize,
-    /// Whether it may be joined with others; not when joined it has failed.
+    /// Whether it may be joined with others; not after it has failed when joined.
     pub(crate) joinable: bool,
     pub(crate) fate: Fate,
     /// Whether a failure is an error of the leaf.
@@ -50,12 +50,12 @@ pub(crate) enum Fate {
     Kept,
 }
 
-/// Whose fault it is when a read yields nothing.
+/// Who is to blame when a read fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Blame {
     /// The leaf's.
     Leaf,
-    /// Nobody's: what was read may miss by design.
+    /// Nobody: the data may be missing by design.
     Nobody,
 }
 
@@ -65,7 +65,7 @@ impl LeafRead {
     }
 }
 
-/// What came of a [`LeafRead`].
+/// The result of a [`LeafRead`].
 pub(crate) type Outcome = Result<Bytes, DeviceError>;
 
 /// One request to a device: one or more reads.
@@ -98,7 +98,7 @@ impl<'t> LeafQueue<'t> {
         }
     }
 
-    /// Adds a read, to be sent with all others that are added before [`Self::next`].
+    /// Adds a read, to be sent with all others added before [`Self::next`].
     pub(crate) fn push(&mut self, read: LeafRead) {
         if let Some(leaf) = self.tree.leaf(read.leaf) {
             leaf.begin(read.position, read.len as u64);
@@ -106,8 +106,7 @@ impl<'t> LeafQueue<'t> {
         self.waiting.push(read);
     }
 
-    /// Sends what waits and returns the next reads that are finished; `None` when there are none
-    /// left.
+    /// Sends queued reads and returns the next finished ones; `None` when there are none left.
     pub(crate) fn next(&mut self) -> Option<Vec<(LeafRead, Outcome)>> {
         loop {
             let mut finished = self.send();
@@ -127,7 +126,7 @@ impl<'t> LeafQueue<'t> {
         }
     }
 
-    /// Sends what waits. Returns the reads that cannot be sent.
+    /// Sends queued reads. Returns those that cannot be sent.
     fn send(&mut self) -> Vec<(LeafRead, Outcome)> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_unstable_by_key(|read| (read.leaf, read.position));
@@ -144,7 +143,7 @@ impl<'t> LeafQueue<'t> {
         failed
     }
 
-    /// What a leaf is asked for; reads that it cannot be asked for are among the failed.
+    /// The next requests to a leaf; reads that cannot be sent to it count as failed.
     fn batch(
         &mut self,
         id: NodeId,
@@ -225,7 +224,7 @@ impl<'t> LeafQueue<'t> {
                     .collect()
             }
             Err(_) if span.members.len() > 1 => {
-                // One bad sector must not take its neighbours along: each on its own.
+                // One bad sector must not fail its neighbours: each is read on its own.
                 for mut read in span.members {
                     read.joinable = false;
                     self.waiting.push(read);
@@ -236,7 +235,7 @@ impl<'t> LeafQueue<'t> {
         }
     }
 
-    /// Ends reads with an error, and draws the conclusions about the leaf.
+    /// Fails reads with an error, and updates the leaf accordingly.
     fn fail(&mut self, reads: Vec<LeafRead>, error: &DeviceError) -> Vec<(LeafRead, Outcome)> {
         for read in &reads {
             self.end(read);

@@ -1,4 +1,4 @@
-//! Probing a leaf that had an error: is it a bad sector or a dead device? (spec 07, section 21.1)
+//! Probing a leaf after an error: a bad sector or a dead device? (spec 07, section 21.1)
 
 use crate::health::LeafEvent;
 use crate::leaf::Leaf;
@@ -6,7 +6,7 @@ use crate::tree::{NodeId, VdevTree};
 use rzfs_blockdev::{BlockDevice, read_exact_at};
 use rzfs_format::label::{BOOT_ENV_OFFSET, BOOT_ENV_SIZE, LabelIndex, LeafSize};
 
-/// Whether a device answers at all.
+/// Whether a device responds at all.
 pub(crate) fn answers(device: &dyn BlockDevice) -> bool {
     LeafSize::of_device(device.geometry().size).is_some_and(|size| {
         LabelIndex::ALL.into_iter().skip(1).any(|label| {
@@ -17,8 +17,8 @@ pub(crate) fn answers(device: &dyn BlockDevice) -> bool {
 }
 
 impl VdevTree {
-    /// Reads the boot environment of three labels, which nobody needs. If none can be read the leaf
-    /// is faulted, so that nothing waits for it again, unless the pool cannot do without it.
+    /// Reads the boot environment of three labels. If none can be read the leaf is faulted, so that
+    /// it is not waited for again, unless it is required.
     pub(crate) fn probe(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
         let Some(device) = leaf.usable_device() else { return };

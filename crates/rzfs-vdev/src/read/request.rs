@@ -1,4 +1,4 @@
-//! What is asked of a read, and what a scrub answers.
+//! Read requests, and the results of a scrub.
 
 use crate::error::VdevError;
 use bytes::Bytes;
@@ -13,20 +13,19 @@ pub struct BlockRead<'a> {
     pub dva: Dva,
     /// Bytes as stored: PSIZE, or the size of a gang header.
     pub size: u64,
-    /// Physical birth: decides about the width of RAID-Z and who lacks the block.
+    /// Physical birth: determines the width of RAID-Z and who lacks the block.
     pub birth: Txg,
-    /// What the block is.
+    /// Recognises the block.
     pub verify: &'a dyn Verify,
 }
 
-/// The one judge of what a block is; a function of bytes is one for a block that stays.
+/// Decides whether data is the block; a function of bytes does for a block that stays.
 pub trait Verify: Sync {
     /// Whether these bytes, as many as were asked for, are the block.
     fn is_block(&self, data: &[u8]) -> bool;
 
-    /// Whether the block is to be there still. Only who has found something else asks, before
-    /// anybody is blamed for it: its space may have been given to another block since it was asked
-    /// for.
+    /// Whether the block must still be there. Asked only when something else was found, before it
+    /// counts as an error: its space may have been reused since the request.
     fn is_expected(&self) -> bool {
         true
     }
@@ -49,11 +48,11 @@ impl fmt::Debug for BlockRead<'_> {
 pub struct Scrubbed {
     /// The block, if it could be read or reconstructed.
     pub data: Result<Bytes, VdevError>,
-    /// Every leaf that has something else, or nothing, in the place of its part.
+    /// Every leaf with a wrong or missing part.
     pub findings: Vec<Finding>,
 }
 
-/// Something that is wrong with a part of a block on one leaf.
+/// A wrong part of a block on one leaf.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The leaf.
@@ -62,11 +61,11 @@ pub struct Finding {
     pub position: u64,
     /// Bytes of the part.
     pub len: usize,
-    /// What is wrong.
+    /// The problem.
     pub kind: FindingKind,
 }
 
-/// What is wrong with a part of a block.
+/// The problem with a part of a block.
 #[derive(Clone, Debug)]
 pub enum FindingKind {
     /// It is not what was written.

@@ -1,4 +1,4 @@
-//! Enumerating what could be wrong with a block: combinations, the likely ones first.
+//! Enumerating possible errors of a block: combinations, the likely ones first.
 
 /// All sets of `size` indices below `count`, the lowest index varying fastest:
 /// 01, 02, 12, 03, 13, 23, ...
@@ -12,8 +12,7 @@ impl Combinations {
         Self { count, next: (size <= count).then(|| (0..size).collect()) }
     }
 
-    /// The successor of a set: the lowest index that has room moves up, those below it start
-    /// again.
+    /// The successor of a set: the lowest index that has room moves up, those below it are reset.
     fn successor(&self, set: &[usize]) -> Option<Vec<usize>> {
         let limit = |position: usize| set.get(position + 1).copied().unwrap_or(self.count);
         let position =
@@ -39,16 +38,16 @@ impl Iterator for Combinations {
     }
 }
 
-/// All ways to choose one of several versions for each column, those that differ from the first
-/// choice in the fewest columns first.
+/// All selections of one of several versions for each column, those that differ from the first
+/// selection in the fewest columns first.
 pub(super) struct Selections {
     /// Columns with more than one version, and how many there are.
     open: Vec<(usize, usize)>,
     columns: usize,
     sets: Combinations,
     deviations: usize,
-    /// The set of open columns that deviate, and which version each one has; the versions count
-    /// up like digits.
+    /// The set of open columns that deviate, and the version of each one; the versions count up
+    /// like digits.
     current: Option<(Vec<usize>, Vec<usize>)>,
 }
 

@@ -14,12 +14,12 @@ use rzfs_blockdev::DeviceError;
 /// Why a block is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    /// Somebody wants its contents.
+    /// For its contents.
     Read,
-    /// Somebody wants to know whether it is there, like the next block of an intent log; it is
-    /// no error if it is not.
+    /// To find out whether it exists, like the next block of an intent log; if not, that is no
+    /// error.
     Speculative,
-    /// All of it is to be checked.
+    /// To check all of it.
     Scrub,
 }
 
@@ -35,7 +35,7 @@ impl Purpose {
 
 /// What a task does next.
 pub(super) enum Step {
-    /// It waits for leaf reads.
+    /// It is waiting for leaf reads.
     Waiting,
     /// It is done.
     Finished(Scrubbed),
@@ -44,9 +44,9 @@ pub(super) enum Step {
 /// How much is read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Depth {
-    /// One good copy of everything that is needed.
+    /// One good copy of everything required.
     Needed,
-    /// All that there is.
+    /// Everything stored.
     All,
 }
 
@@ -56,16 +56,16 @@ struct Version {
     copy: usize,
 }
 
-/// How far the read of a column has come.
+/// The progress of reading a column.
 #[derive(Default)]
 struct ColumnRead {
-    /// Copies asked for so far; they are asked for in order.
+    /// Copies requested so far, in order.
     issued: usize,
     pending: usize,
     versions: Vec<Version>,
 }
 
-/// A range that a leaf did not deliver.
+/// A range that a leaf failed to return.
 struct Fault {
     leaf: NodeId,
     len: usize,
@@ -86,13 +86,13 @@ pub(super) struct Task<'t> {
     pending: usize,
     attempts: u64,
     faults: Vec<Fault>,
-    /// Whether this is the second try after device errors.
+    /// Whether this is the second attempt after device errors.
     retrying: bool,
-    /// Whether the block has gone, and others may be where it was.
+    /// Whether the block is gone and its space possibly reused.
     is_overtaken: bool,
     /// The block.
     found: Option<Bytes>,
-    /// What was wrong in the plans that are done.
+    /// Errors found with earlier plans.
     findings: Vec<Finding>,
 }
 
@@ -131,7 +131,7 @@ impl<'t> Task<'t> {
         if purpose == Purpose::Scrub { Depth::All } else { Depth::Needed }
     }
 
-    /// Takes the outcome of a read that the task asked for.
+    /// Accepts the result of a requested read.
     pub(super) fn accept(&mut self, read: LeafRead, outcome: Outcome) {
         self.pending = self.pending.saturating_sub(1);
         let Some(column) = self.columns.get_mut(read.column) else { return };
@@ -142,7 +142,7 @@ impl<'t> Task<'t> {
         }
     }
 
-    /// Goes on as far as possible without waiting.
+    /// Continues as far as possible without waiting.
     pub(super) fn step(&mut self, queue: &mut LeafQueue<'_>) -> Step {
         loop {
             if self.pending > 0 {
@@ -165,7 +165,7 @@ impl<'t> Task<'t> {
             } else if self.depth == Depth::Needed {
                 self.depth = Depth::All;
             } else if !self.faults.is_empty() && !self.retrying {
-                // Devices can fail for a moment: everything once more, each read on its own.
+                // Device errors can be temporary: retry everything, each read on its own.
                 self.retrying = true;
                 self.start();
             } else {
@@ -177,7 +177,7 @@ impl<'t> Task<'t> {
         }
     }
 
-    /// Goes on with another plan, if there is one.
+    /// Continues with another plan, if there is one.
     fn next_plan(&mut self) -> bool {
         let Some(plan) = self.other_plans.next() else { return false };
         self.plan = plan;
@@ -186,15 +186,15 @@ impl<'t> Task<'t> {
         true
     }
 
-    /// Forgets what was read.
+    /// Drops what was read.
     fn start(&mut self) {
         self.depth = Self::first_depth(self.purpose);
         self.faults.clear();
         self.columns = self.plan.columns.iter().map(|_| ColumnRead::default()).collect();
     }
 
-    /// Asks for the next copy of a column. With [`Depth::Needed`] not for those on leaves that
-    /// are known to lack the block.
+    /// Requests the next copy of a column. With [`Depth::Needed`] skips those on leaves known to
+    /// lack the block.
     fn ask(&mut self, index: usize, queue: &mut LeafQueue<'_>) -> bool {
         let (Some(state), Some(column)) =
             (self.columns.get_mut(index), self.plan.columns.get(index))
@@ -223,8 +223,8 @@ impl<'t> Task<'t> {
         true
     }
 
-    /// Asks for whatever is missing to have every data column or enough parity for it; tries the
-    /// result if nothing is.
+    /// Requests what is missing for every data column or enough parity; tries the result if nothing
+    /// is.
     fn with_what_is_needed(&mut self, queue: &mut LeafQueue<'_>) -> Option<Bytes> {
         let mut enough = true;
         for index in 0..self.plan.stripes.len() {
@@ -234,7 +234,7 @@ impl<'t> Task<'t> {
         if !enough || self.pending > 0 { None } else { self.try_first_versions() }
     }
 
-    /// Returns whether the stripe is there or on its way.
+    /// Returns whether the stripe is available or requested.
     fn ask_for_stripe(&mut self, stripe: &Stripe, queue: &mut LeafQueue<'_>) -> bool {
         let mut missing = 0;
         for index in stripe.data_columns() {
@@ -258,8 +258,8 @@ impl<'t> Task<'t> {
         self.columns.get(index).is_some_and(|column| !column.versions.is_empty())
     }
 
-    /// Reads everything, then tries everything. The copies of a block in one piece are read and
-    /// tried one after another: most probably the next one is good.
+    /// Reads everything, then tries everything. The copies of a contiguous block are read and tried
+    /// one after another: most probably the next one is good.
     fn with_all_there_is(&mut self, queue: &mut LeafQueue<'_>) -> Option<Bytes> {
         if self.plan.single_column() && self.purpose != Purpose::Scrub {
             let found = self.try_latest_version();
@@ -274,8 +274,7 @@ impl<'t> Task<'t> {
         if self.pending > 0 { None } else { self.search() }
     }
 
-    /// When nothing else has helped: what leaves were given and have not confirmed, which they may
-    /// have lost.
+    /// As a last resort, uses unconfirmed writes of leaves, which these may have lost.
     fn recall(&mut self) -> Option<Bytes> {
         if self.depth == Depth::Needed {
             return None;
@@ -303,8 +302,8 @@ impl<'t> Task<'t> {
         block.get(..size).is_some_and(|block| self.read.verify.is_block(block))
     }
 
-    /// Whether something else than the block was found because the block has gone meanwhile.
-    /// Whoever is given its space has been given it before what is there now was written.
+    /// Whether something else was found because the block is gone. Its space was reassigned before
+    /// the data now there was written.
     fn has_been_overtaken(&mut self) -> bool {
         self.is_overtaken |= self.attempts > 0 && !self.read.verify.is_expected();
         self.is_overtaken
@@ -348,7 +347,7 @@ impl<'t> Task<'t> {
         assemble(&self.plan, lookup, &mut block).then(|| Bytes::from(block))
     }
 
-    /// Tries every combination of copies, and of columns taken as bad (spec 07, sections 9.3 and
+    /// Tries every combination of copies, and of columns assumed bad (spec 07, sections 9.3 and
     /// 13.4).
     fn search(&mut self) -> Option<Bytes> {
         let tunables = *self.tree.tunables();
@@ -381,8 +380,8 @@ impl<'t> Task<'t> {
         None
     }
 
-    /// Tries the block with some columns reconstructed instead of read. If that fails `block` is
-    /// again what it was.
+    /// Tries the block with some columns reconstructed instead of read. If that fails, `block` is
+    /// restored.
     fn try_without(&mut self, erased: &[usize], selection: &[usize], block: &mut [u8]) -> bool {
         let changed: Vec<Stripe> = self
             .plan
@@ -413,8 +412,8 @@ impl<'t> Task<'t> {
         false
     }
 
-    /// Whether a stripe comes out differently without these columns: when one of them is data,
-    /// or parity from which something is reconstructed.
+    /// Whether omitting these columns changes a stripe: when one of them is data, or parity used
+    /// for reconstruction.
     fn is_changed(&self, stripe: &Stripe, erased: &[usize]) -> bool {
         let data = stripe.data_columns();
         let is_content = |index: &usize| self.plan.columns.get(*index).is_some_and(|c| c.len > 0);
@@ -449,14 +448,14 @@ impl<'t> Task<'t> {
         self.faults.iter().map(finding).collect()
     }
 
-    /// Compares everything that was read with what it should be: the copies that are something
-    /// else, with their lengths.
+    /// Compares everything that was read with the right contents: returns the wrong copies with
+    /// their lengths.
     fn wrong_versions(&self, block: &[u8]) -> Vec<(LeafCopy, usize)> {
         let mut wrong = Vec::new();
         for stripe in &self.plan.stripes {
             for index in stripe.data_columns() {
                 let mut place = place_of(&self.plan, index);
-                // What follows the block in its last sector belongs to no checksum.
+                // Data after the block in its last sector is in no checksum.
                 place.end = place.end.min(self.read.size as usize).max(place.start);
                 let Some(expected) = block.get(place) else { continue };
                 let len = self.plan.columns.get(index).map_or(0, |column| column.len);
@@ -484,7 +483,7 @@ impl<'t> Task<'t> {
         }
     }
 
-    /// Adds the versions of a column that are not right, with their lengths.
+    /// Adds the wrong versions of a column, with their lengths.
     fn compare(
         &self,
         index: usize,
@@ -500,7 +499,7 @@ impl<'t> Task<'t> {
     }
 
     /// Counts one checksum error on each of these leaves, however many parts of the block it has.
-    /// One that is known to lack the block has done nothing wrong.
+    /// One that is known to lack the block is not at fault.
     fn blame<'c>(&self, copies: impl Iterator<Item = &'c LeafCopy>) {
         let mut leaves: Vec<NodeId> =
             copies.filter(|copy| !copy.stale).map(|copy| copy.leaf).collect();
@@ -511,7 +510,7 @@ impl<'t> Task<'t> {
         }
     }
 
-    /// Notes that the plan has not yielded the block.
+    /// Records that the plan failed.
     fn fail(&mut self) {
         self.findings.extend(self.unreadable());
         if self.purpose.blame() == Blame::Leaf && self.attempts > 0 {
@@ -519,7 +518,7 @@ impl<'t> Task<'t> {
         }
     }
 
-    /// The block, or why it cannot be had: the worst of what happened.
+    /// The block, or the worst error.
     fn finish(&mut self) -> Scrubbed {
         let findings = std::mem::take(&mut self.findings);
         if let Some(block) = self.found.take() {
@@ -552,7 +551,7 @@ impl<'t> Task<'t> {
         Scrubbed { data: Err(error), findings }
     }
 
-    /// The leaves of the vdev that nobody can ask now.
+    /// The currently unavailable leaves of the vdev.
     fn absent_leaves(&self) -> usize {
         let top = self.tree.top_level(self.read.dva.vdev());
         let leaves = top.map(Vdev::leaves_below).unwrap_or_default();
@@ -561,7 +560,7 @@ impl<'t> Task<'t> {
         leaves.iter().filter(is_absent).count()
     }
 
-    /// Nobody knows who is wrong: everybody who answered.
+    /// It is unknown who is wrong: counts an error for everybody who responded.
     fn blame_all(&self) {
         let answers = self.columns.iter().enumerate().flat_map(|(index, column)| {
             let copies = self.plan.copies(index);

@@ -1,4 +1,4 @@
-//! From a configuration to a tree: every rule of spec 07, section 2.
+//! From a configuration to a tree: all rules of spec 07, section 2.
 
 use super::record::ConfigRecord;
 use super::{DistributedSpare, Node, NodeId, Role, Space, TreeOptions, VdevTree};
@@ -13,8 +13,8 @@ use rzfs_format::Guid;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// Levels of a tree: root, top-level vdev, and below it `spare` and `replacing` vdevs inside of
-/// each other.
+/// Maximum depth of a tree: root, top-level vdev, and nested `spare` and `replacing` vdevs below
+/// it.
 const MAX_DEPTH: usize = 16;
 
 /// First pool version with several parity columns, hot spares and mandatory `nparity`.
@@ -31,7 +31,7 @@ type Nodes = (Vec<Arc<Node>>, HashMap<Guid, NodeId>);
 impl VdevTree {
     /// Builds the tree of a configuration and opens its leaves.
     ///
-    /// Leaves without a device are part of the tree; [`Self::health`] tells whether the pool can
+    /// Leaves without a device are part of the tree; [`Self::health`] reports whether the pool can
     /// be read.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl VdevTree {
         Ok(Self { nodes, by_guid, options, labels: Arc::default(), giving_up: Arc::default() })
     }
 
-    /// The tree with more top-level vdevs, behind those that are there.
+    /// The tree with more top-level vdevs after the existing ones.
     ///
     /// # Errors
     /// [`ConfigError`] if a vdev is impossible, or not at the next position.
@@ -76,8 +76,8 @@ fn build(
     Ok((builder.nodes.into_iter().map(Arc::new).collect(), builder.by_guid))
 }
 
-/// The nodes of a tree with more top-level vdevs: the same ones, but for the root, and the new
-/// ones behind them.
+/// The nodes of a tree with more top-level vdevs: the same ones, except for the root, followed by
+/// the new ones.
 fn extend(
     tree: &VdevTree,
     tops: Vec<VdevConfig>,
@@ -121,14 +121,14 @@ fn fault(config: &VdevConfig, problem: ConfigProblem) -> ConfigError {
     ConfigError { kind: config.kind.name(), guid: config.guid, id: config.id, problem }
 }
 
-/// What a parent needs of a child's device.
+/// A parent's requirements on a child's device.
 #[derive(Clone, Copy, Default)]
 struct Needs {
     asize: u64,
     ashift: Option<u32>,
 }
 
-/// Where a vdev is in the tree.
+/// The place of a vdev in the tree.
 #[derive(Clone, Copy)]
 struct Place {
     parent: Option<(NodeId, VdevKind)>,
@@ -359,9 +359,9 @@ impl Builder<'_> {
 fn may_contain(parent: VdevKind, child: VdevKind) -> bool {
     use VdevKind as K;
     match parent {
-        // A single disk that is being replaced leaves a `replacing` or `spare` vdev at the top.
+        // Replacing a single disk leaves a `replacing` or `spare` vdev at the top.
         K::Root => !matches!(child, K::Root | K::DistributedSpare),
-        // Tools make mirrors of devices only, but OpenZFS itself takes mirrors of raidz.
+        // Tools only create mirrors of devices, but OpenZFS itself accepts mirrors of raidz.
         K::Mirror => matches!(
             child,
             K::Disk | K::File | K::Missing | K::Replacing | K::Spare | K::Raidz | K::Draid
@@ -377,7 +377,7 @@ fn may_contain(parent: VdevKind, child: VdevKind) -> bool {
     }
 }
 
-/// Sector size and size of a top-level vdev; none for one that holds nothing.
+/// Sector size and size of a top-level vdev; none for an empty one.
 fn top_level_space(config: &VdevConfig) -> Result<Option<Space>, ConfigError> {
     if matches!(config.kind, VdevKind::Hole | VdevKind::Missing) {
         return Ok(None);
@@ -402,7 +402,7 @@ fn top_level_space(config: &VdevConfig) -> Result<Option<Space>, ConfigError> {
     }
 }
 
-/// The least that a top-level vdev must still have: its whole metaslabs (spec 07, section 3.1).
+/// The minimum size of a top-level vdev: its whole metaslabs (spec 07, section 3.1).
 fn min_asize(asize: u64, metaslab_shift: Option<u64>) -> u64 {
     match metaslab_shift.and_then(|shift| u32::try_from(shift).ok()) {
         Some(shift @ 1..64) => (asize >> shift) << shift,
@@ -410,7 +410,7 @@ fn min_asize(asize: u64, metaslab_shift: Option<u64>) -> u64 {
     }
 }
 
-/// The least that a child must have for its parent to have `asize`.
+/// The minimum size of a child for its parent to have `asize`.
 fn child_asize(role: &Role, config: &VdevConfig, asize: u64) -> u64 {
     match role {
         Role::Raidz(geometry) => asize.div_ceil(geometry.physical_width().max(1) as u64),
@@ -425,7 +425,7 @@ fn child_asize(role: &Role, config: &VdevConfig, asize: u64) -> u64 {
     }
 }
 
-/// The name that tools show.
+/// The name shown by tools.
 fn display_name(config: &VdevConfig, children: usize) -> Arc<str> {
     let id = config.id;
     let parity = config.nparity.unwrap_or(1);

@@ -1,9 +1,9 @@
-//! Changes of configurations, and which labels have to follow.
+//! Changes of configurations, and the labels to update.
 //!
-//! The shape of a tree never changes. What its vdevs are remembered by does: objects in the MOS,
-//! paths, states. A change is made in one place, [`VdevTree::change`] or
-//! [`VdevTree::apply`], and marks the top-level vdev, whose labels are all rewritten with the
-//! next txg (see [`crate::ConfigSync`]).
+//! The shape of a tree never changes, but the stored records of its vdevs do: objects in the MOS,
+//! paths, states. A change is made in one place, [`VdevTree::change`] or [`VdevTree::apply`], and
+//! marks the top-level vdev, whose labels are all rewritten with the next txg (see
+//! [`crate::ConfigSync`]).
 
 use super::{NodeId, Role, VdevTree};
 use crate::config::{PersistentFlags, VdevConfig};
@@ -12,18 +12,18 @@ use rzfs_format::nvlist::NvString;
 use rzfs_format::{Guid, VdevId};
 use std::collections::BTreeSet;
 
-/// How long the administrator's decision about a leaf lasts.
+/// How long an administrative decision about a leaf lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Persistence {
     /// Until it is revoked.
     Persistent,
-    /// Until the pool is imported again (`-t`).
+    /// Until the next import (`-t`).
     Temporary,
 }
 
 impl VdevTree {
-    /// Gives the root, and so the pool, another guid. All labels have to be written with it, and
-    /// the uberblock with the new sum.
+    /// Sets a new guid of the root, and so the pool. All labels have to be written with it, and the
+    /// uberblock with the new sum.
     pub fn set_root_guid(&self, guid: Guid) {
         self.node(NodeId::ROOT).config.set_guid(guid);
         self.mark_all_configs_dirty();
@@ -37,9 +37,9 @@ impl VdevTree {
         self.by_guid.get(&guid).copied().filter(|id| *id != NodeId::ROOT)
     }
 
-    /// Changes what a vdev is remembered by: its objects in the MOS, hints, flags. Kind, position,
-    /// guid and children are not changed. Marks the configuration of its top-level vdev; a change
-    /// of the root marks all. Returns whether there is such a vdev.
+    /// Changes the record of a vdev: its objects in the MOS, hints, flags. Kind, position, guid and
+    /// children are not changed. Marks the configuration of its top-level vdev; a change of the
+    /// root marks all. Returns whether the vdev exists.
     pub fn change(&self, vdev: Guid, change: impl FnOnce(&mut VdevConfig)) -> bool {
         let Some(id) = self.find(vdev) else { return false };
         if self.node(id).config.change(change) {
@@ -48,8 +48,8 @@ impl VdevTree {
         true
     }
 
-    /// Lets something happen to a leaf; its configuration follows unless the event is
-    /// `Temporary`. Returns the state of before and after, or `None` if it is no device.
+    /// Applies an event to a leaf, and to its configuration unless the event is `Temporary`.
+    /// Returns the states before and after, or `None` if it is not a device.
     pub fn apply(
         &self,
         leaf: Guid,
@@ -73,8 +73,7 @@ impl VdevTree {
         Some((before, after))
     }
 
-    /// Marks the configuration of the top-level vdev that a vdev is or belongs to, of all for the
-    /// root.
+    /// Marks the configuration of a vdev's top-level vdev, of all for the root.
     fn mark(&self, id: NodeId) {
         let top = self.top_of(id);
         if top == NodeId::ROOT {
@@ -84,34 +83,34 @@ impl VdevTree {
         }
     }
 
-    /// Has the labels of a top-level vdev rewritten with the next txg, and the configuration in
-    /// the MOS.
+    /// Marks a top-level vdev, so that its labels and the configuration in the MOS are rewritten
+    /// with the next txg.
     pub fn mark_config_dirty(&self, vdev: VdevId) {
         if self.top_node(vdev).is_some_and(|id| self.has_labels(id)) {
             self.labels.dirty.lock().insert(vdev);
         }
     }
 
-    /// Has all labels rewritten with the next txg: after the pool was opened for writing, and when
-    /// something changes that every label says.
+    /// Marks all labels to be rewritten with the next txg: after the pool was opened for writing,
+    /// and on changes that concern every label.
     pub fn mark_all_configs_dirty(&self) {
         for vdev in self.top_levels().filter_map(super::Vdev::vdev_id) {
             self.mark_config_dirty(vdev);
         }
     }
 
-    /// Top-level vdevs whose labels are to be rewritten.
+    /// Top-level vdevs whose labels will be rewritten.
     #[must_use]
     pub fn dirty_configs(&self) -> BTreeSet<VdevId> {
         self.labels.dirty.lock().clone()
     }
 
-    /// Whether a top-level vdev has leaves of its own, and labels on them.
+    /// Whether a top-level vdev has its own leaves, with labels.
     pub(crate) fn has_labels(&self, top: NodeId) -> bool {
         !matches!(self.node(top).role, Role::Indirect(_) | Role::Empty | Role::Root)
     }
 
-    /// The top-level vdev that a vdev is or belongs to; the root for itself.
+    /// The top-level vdev that contains a vdev; the root for itself.
     pub(crate) fn top_of(&self, id: NodeId) -> NodeId {
         let mut top = id;
         while let Some(parent) = self.node(top).parent.filter(|parent| *parent != NodeId::ROOT) {
@@ -120,7 +119,7 @@ impl VdevTree {
         top
     }
 
-    /// The flags of a leaf as they are to be stored.
+    /// The flags of a leaf to store.
     pub(crate) fn flags_to_store(&self, id: NodeId, known: &PersistentFlags) -> PersistentFlags {
         match self.leaf(id) {
             Some(leaf) if leaf.is_temporary() => known.clone(),
@@ -130,8 +129,8 @@ impl VdevTree {
     }
 }
 
-/// What is remembered of a leaf's state (spec 07, section 4.3): everything that a person or a
-/// fault decided, not that it could not be opened.
+/// The stored part of a leaf's state (spec 07, section 4.3): decisions of administrators and
+/// faults, but not open failures.
 fn remembered(health: Health, known: &PersistentFlags) -> PersistentFlags {
     let reason = match health.aux {
         AuxReason::ErrorsExceeded => NvString::new("err_exceeded").ok(),

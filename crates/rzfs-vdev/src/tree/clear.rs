@@ -1,5 +1,5 @@
-//! Forgetting errors, and giving devices that work again another chance (`zpool clear`; spec 07,
-//! sections 4.3 and 12.6).
+//! Clearing errors, and retrying devices that work again (`zpool clear`; spec 07, sections 4.3 and
+//! 12.6).
 
 use super::{NodeId, Vdev, VdevTree};
 use crate::health::{AuxReason, LeafEvent, VdevState};
@@ -12,16 +12,15 @@ use rzfs_format::{Guid, Txg};
 use std::sync::Arc;
 
 impl VdevTree {
-    /// Forgets the errors of a vdev and of those below it, of all for `None`. Devices that were
-    /// given up because of errors, or had vanished, are used again if they are what they were, by
-    /// their labels, and no older than what was committed on them; what they lack meanwhile stays
-    /// in their dirty time logs. Whatever they have not confirmed, they and those that work, is
-    /// written again before the next flush counts. Those that work, but have become something else,
-    /// are closed. Returns whether there is such a vdev.
+    /// Clears the errors of a vdev and its descendants, of all for `None`. Devices that were
+    /// faulted because of errors, or had vanished, are used again if their labels match and they
+    /// are no older than what was committed on them; what they lack meanwhile stays in their dirty
+    /// time logs. All unconfirmed writes, of these and of working devices, are repeated before the
+    /// next flush counts. Working devices that have become something else are closed. Returns
+    /// whether the vdev exists.
     ///
-    /// Where a device does not answer, or there was none, `devices` are asked for another one: the
-    /// file system that an image is in may have gone and come back, and what is open there stays
-    /// dead.
+    /// Where a device does not respond, or there was none, `devices` is asked for another one: the
+    /// file system with an image may have gone and come back, and handles on it stay dead.
     pub fn clear(&self, vdev: Option<Guid>, devices: &dyn LeafDevices) -> bool {
         let start = match vdev {
             None => Some(NodeId::ROOT),
@@ -34,13 +33,13 @@ impl VdevTree {
             self.give_another_chance(vdev, devices);
             waiting.extend(vdev.children());
         }
-        // What does not work still is found out again by whoever needs it.
+        // Errors that persist are found again on the next access.
         drop(self.flush());
         true
     }
 
-    /// Uses a leaf again whose device is what it should be, and no longer one that has certainly
-    /// become something else.
+    /// Uses a leaf again if its device is right, and stops using one that has certainly become
+    /// something else.
     fn give_another_chance(&self, vdev: Vdev<'_>, devices: &dyn LeafDevices) {
         let Some(leaf) = self.leaf(vdev.node_id()) else { return };
         if vdev.health().state == VdevState::Offline {
@@ -66,7 +65,7 @@ impl VdevTree {
                 self.check_identity(vdev.node_id(), other.as_ref())?;
                 leaf.take_device(other)
             });
-            // Of what it had more is known than of what was found in its place.
+            // Its earlier error is more informative than that of the device found in its place.
             taken.map_err(
                 |other| if is_in_use || why != AuxReason::OpenFailed { why } else { other },
             )
@@ -75,7 +74,7 @@ impl VdevTree {
             Ok(()) => {
                 self.transition(vdev.node_id(), LeafEvent::Opened { degraded: false });
             }
-            // Nothing new is known of it, but that it may have been away without anybody noticing.
+            // Nothing new is known, except that it may have been away unnoticed.
             Err(AuxReason::OpenFailed) if is_in_use => {
                 leaf.suspect();
                 if leaf.device().is_none() {
@@ -89,8 +88,7 @@ impl VdevTree {
         }
     }
 
-    /// What a device in use, which was the right one when it was opened, has certainly become
-    /// instead.
+    /// What a device in use, which was right when it was opened, has certainly become instead.
     pub(crate) fn replaced_by(
         &self,
         id: NodeId,
@@ -100,17 +98,16 @@ impl VdevTree {
         (why != AuxReason::OpenFailed).then_some(why)
     }
 
-    /// Checks that a device answers, has the leaf's labels, the last uberblock that was committed
-    /// on it and the last block that was confirmed: a copy from earlier would be read as if it were
-    /// the pool's present. Nor may another process have committed to it: the pool would go on as a
-    /// mixture of what both have done. Where nothing was committed yet, a device in use may have no
-    /// labels.
+    /// Checks that a device responds, has the leaf's labels, the last uberblock committed on it and
+    /// the last confirmed block: an older copy would be read as if it were current. Nor may another
+    /// process have committed to it: the pool would continue as a mixture of both. Where nothing
+    /// was committed yet, a device in use may have no labels.
     ///
     /// # Errors
-    /// [`AuxReason::OpenFailed`] if it cannot be told; anything else is certain.
+    /// [`AuxReason::OpenFailed`] if it is unknown; anything else is certain.
     fn check_identity(&self, id: NodeId, device: &dyn BlockDevice) -> Result<(), AuxReason> {
         let (vdev, leaf) = (Vdev::new(self, id), self.leaf(id).ok_or(AuxReason::OpenFailed)?);
-        // Before the device is looked at: a txg may be committed meanwhile.
+        // Before the device is examined: a txg may be committed meanwhile.
         let committed = leaf.committed();
         if !device.is_reachable() {
             return Err(AuxReason::OpenFailed);
@@ -131,9 +128,9 @@ impl VdevTree {
         }
     }
 
-    /// Checks that a device which was found in a leaf's place belongs to the pool. Of one in use
-    /// the labels may name a guid that the pool is just getting, or say that it is being destroyed.
-    /// Labels with a guid that the pool never got, since the power failed meanwhile, do not count.
+    /// Checks that a device found in a leaf's place belongs to the pool. Labels of a device in use
+    /// may have a guid that the pool is just getting, or a destroyed state. Labels with a guid that
+    /// was never committed, because of a power failure, do not count.
     fn check_membership(&self, id: NodeId, device: &Arc<dyn BlockDevice>) -> Result<(), AuxReason> {
         let look = Look::at(device.as_ref(), ring_of(Vdev::new(self, id)));
         let is_own = |user: &DeviceUse| {
@@ -150,14 +147,14 @@ impl VdevTree {
     }
 }
 
-/// How the uberblocks of a leaf are laid out.
+/// The uberblock layout of a leaf.
 fn ring_of(leaf: Vdev<'_>) -> UberblockRing {
     let ashift = leaf.top_level().and_then(Vdev::ashift).unwrap_or(0);
     UberblockRing::of_ashift(u64::from(ashift))
 }
 
-/// Checks that a device has the last block that was confirmed: between two uberblocks the intent log
-/// makes blocks durable, too. What cannot be read is no reason to refuse a device.
+/// Checks that a device has the last confirmed block: between two uberblocks the intent log makes
+/// blocks durable, too. A read error is no reason to refuse a device.
 fn check_witness(leaf: &Leaf, device: &dyn BlockDevice) -> Result<(), AuxReason> {
     loop {
         let Some(witness) = leaf.unconfirmed().witness() else { return Ok(()) };
@@ -165,7 +162,7 @@ fn check_witness(leaf: &Leaf, device: &dyn BlockDevice) -> Result<(), AuxReason>
             Ok(found) if witness.is_in(&found) => return Ok(()),
             Err(_) if device.is_reachable() => return Ok(()),
             Err(_) => return Err(AuxReason::OpenFailed),
-            // Otherwise somebody writes there by now.
+            // Otherwise it has been overwritten by now.
             Ok(_) if leaf.unconfirmed().witness() == Some(witness) => {
                 return Err(AuxReason::CorruptData);
             }

@@ -1,13 +1,13 @@
-//! What a vdev is remembered by.
+//! The stored record of a vdev.
 
 use crate::config::VdevConfig;
 use parking_lot::RwLock;
 use rzfs_format::Guid;
 use std::sync::Arc;
 
-/// What a vdev is remembered by, without its children.
+/// The stored record of a vdev, without its children.
 ///
-/// The root of a tree that has grown has it in common with the root of the tree before.
+/// The root of a grown tree shares it with the root of the tree before.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigRecord(Arc<RwLock<Arc<VdevConfig>>>);
 
@@ -20,12 +20,12 @@ impl ConfigRecord {
         Arc::clone(&self.0.read())
     }
 
-    /// Changes it; says whether anything is different now.
+    /// Changes it; returns whether anything differs.
     pub(super) fn change(&self, change: impl FnOnce(&mut VdevConfig)) -> bool {
         let mut record = self.0.write();
         let mut config = VdevConfig::clone(&record);
         change(&mut config);
-        // What the tree is built on stays.
+        // What the tree is built on is kept.
         config.kind = record.kind;
         config.id = record.id;
         config.guid = record.guid;

@@ -10,14 +10,14 @@ use rzfs_format::{Dva, Txg, VdevId};
 const DEFLATE_BLOCK: u64 = 128 << 10;
 
 impl VdevTree {
-    /// A top-level vdev that holds blocks or did so.
+    /// A top-level vdev that holds or held blocks.
     pub(crate) fn holder(&self, vdev: VdevId) -> Result<(&Node, Space), AddressProblem> {
         let node = self.node(self.top_node(vdev).ok_or(AddressProblem::NoVdev)?);
         Ok((node, node.space.ok_or(AddressProblem::NoData)?))
     }
 
-    /// Bytes that a block of `psize` bytes, physically born in `birth`, takes on a vdev;
-    /// `None` if the vdev holds no blocks.
+    /// Allocated size of a block of `psize` bytes, physically born in `birth`, on a vdev; `None` if
+    /// the vdev holds no blocks.
     #[must_use]
     pub fn allocated_size(&self, vdev: VdevId, psize: u64, birth: Txg) -> Option<u64> {
         let (node, space) = self.holder(vdev).ok()?;
@@ -59,21 +59,20 @@ impl VdevTree {
         })
     }
 
-    /// Bytes that a copy of a gang header takes.
+    /// Allocated size of a copy of a gang header.
     #[must_use]
     pub fn gang_header_asize(&self, vdev: VdevId) -> Option<u64> {
         self.allocated_size(vdev, gang::CLASSIC_SIZE as u64, Txg(0))
     }
 
-    /// By how much allocated space is to be shrunk to count data only, in 512ths
-    /// (spec 07, section 7.4).
+    /// The ratio that deflates allocated space to data only, in 512ths (spec 07, section 7.4).
     #[must_use]
     pub fn deflate_ratio(&self, vdev: VdevId) -> Option<u64> {
         let sectors = self.allocated_size(vdev, DEFLATE_BLOCK, Txg(0))? / SECTOR_SIZE;
         DEFLATE_BLOCK.checked_div(sectors)
     }
 
-    /// What so many allocated bytes count without parity; none if the vdev does not tell.
+    /// Allocated bytes without parity; `None` if the vdev does not report it.
     #[must_use]
     pub fn deflated(&self, vdev: VdevId, allocated: u64) -> Option<u64> {
         Some((allocated / SECTOR_SIZE).saturating_mul(self.deflate_ratio(vdev)?))
@@ -85,11 +84,11 @@ impl VdevTree {
         self.check_address(dva).is_ok()
     }
 
-    /// Checks an address against its vdev (spec 07, section 24). Of a gang block only the header
+    /// Checks an address against its vdev (spec 07, section 24). For a gang block only the header
     /// is at the address.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub fn check_address(&self, dva: Dva) -> Result<(), AddressProblem> {
         let (node, _) = self.holder(dva.vdev())?;
         let asize = if dva.is_gang() {

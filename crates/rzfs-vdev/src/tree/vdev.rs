@@ -47,8 +47,8 @@ impl VdevTree {
         self.vdevs().filter(|vdev| vdev.kind().is_device())
     }
 
-    /// Gives up leaves that are [deleted files](BlockDevice::is_deleted), as what they have goes with
-    /// the process; answers with the first one that others cannot do without.
+    /// Gives up leaves that are [deleted files](BlockDevice::is_deleted), as their contents are
+    /// lost with the process; returns the first one that is required.
     pub fn give_up_deleted(&self) -> Option<Vdev<'_>> {
         self.leaves().find(|vdev| {
             let Some(leaf) = self.leaf(vdev.node_id()).filter(|leaf| leaf.is_usable()) else {
@@ -67,7 +67,7 @@ impl VdevTree {
         })
     }
 
-    /// The configuration of the whole tree, as it was opened and changed since.
+    /// The configuration of the whole tree, with changes since it was opened.
     #[must_use]
     pub fn config(&self) -> VdevConfig {
         self.root().config()
@@ -79,11 +79,10 @@ impl VdevTree {
         self.vdevs().fold(0, |sum, vdev| sum.wrapping_add(vdev.guid().get()))
     }
 
-    /// The configuration that the MOS gets: `pool` with this tree, its flags as they are to be
-    /// stored.
+    /// The configuration for the MOS: `pool` with this tree, and flags in stored form.
     ///
     /// # Errors
-    /// [`FormatError`] when a text is not one that a list can have.
+    /// [`FormatError`] when a text is invalid in a list.
     pub fn mos_config(
         &self,
         pool: &PoolConfig,
@@ -136,11 +135,11 @@ impl<'a> Vdev<'a> {
     /// Its guid; 0 for holes and missing top-level vdevs.
     #[must_use]
     pub fn guid(self) -> Guid {
-        // The root's is the only one that can change.
+        // Only the root's can change.
         if self.id == NodeId::ROOT { self.own_config().guid } else { self.node().guid }
     }
 
-    /// The name that tools show: a path, or kind and position.
+    /// The name shown by tools: a path, or kind and position.
     #[must_use]
     pub fn name(self) -> &'a str {
         &self.node().name
@@ -152,7 +151,7 @@ impl<'a> Vdev<'a> {
         self.node().config.get()
     }
 
-    /// Its configuration with everything below it.
+    /// Its configuration with all descendants.
     #[must_use]
     pub fn config(self) -> VdevConfig {
         let mut config = VdevConfig::clone(&self.own_config());
@@ -160,8 +159,8 @@ impl<'a> Vdev<'a> {
         config
     }
 
-    /// Its configuration with everything below it as it is to be stored: the flags of leaves say
-    /// what state they are in (spec 07, section 4.3).
+    /// Its configuration with all descendants, as stored: the flags of leaves contain their states
+    /// (spec 07, section 4.3).
     #[must_use]
     pub fn config_to_store(self) -> VdevConfig {
         let mut config = VdevConfig::clone(&self.own_config());
@@ -170,18 +169,18 @@ impl<'a> Vdev<'a> {
         config
     }
 
-    /// The vdev above.
+    /// Its parent.
     #[must_use]
     pub fn parent(self) -> Option<Self> {
         self.node().parent.map(|id| Self { id, ..self })
     }
 
-    /// The vdevs below, by position.
+    /// Its children, by position.
     pub fn children(self) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + 'a {
         self.node().children.iter().map(move |id| Self { id: *id, ..self })
     }
 
-    /// All leaves that are devices among it and the vdevs below it.
+    /// All leaves that are devices among it and its descendants.
     #[must_use]
     pub fn leaves_below(self) -> Vec<Self> {
         let mut leaves = Vec::new();
@@ -195,7 +194,7 @@ impl<'a> Vdev<'a> {
         leaves
     }
 
-    /// The top-level vdev that it is or belongs to; `None` for the root.
+    /// The top-level vdev that contains it; `None` for the root.
     #[must_use]
     pub fn top_level(self) -> Option<Self> {
         let parent = self.parent()?;
@@ -214,12 +213,12 @@ impl<'a> Vdev<'a> {
         self.node().counters.errors()
     }
 
-    /// Forgets its errors.
+    /// Resets its errors.
     pub fn clear_errors(self) {
         self.node().counters.clear_errors();
     }
 
-    /// Its reads and writes so far: a leaf's own, or the sum of the leaves below.
+    /// Its reads and writes so far: a leaf's own, or the sum over its leaves.
     #[must_use]
     pub fn io(self) -> IoCounts {
         let own = self.node().counters.io();
@@ -231,12 +230,12 @@ impl<'a> Vdev<'a> {
         })
     }
 
-    /// The tree that it is in.
+    /// The tree it belongs to.
     pub(crate) fn tree(self) -> &'a VdevTree {
         self.tree
     }
 
-    /// The node of it.
+    /// Its node.
     pub(crate) fn node_id(self) -> NodeId {
         self.id
     }
@@ -259,7 +258,7 @@ impl<'a> Vdev<'a> {
         self.tree.leaf(self.id)?.device()
     }
 
-    /// Whether a leaf can be written, and has not said that it cannot discard.
+    /// Whether a leaf is writable and not known to lack discard.
     #[must_use]
     pub fn can_trim(self) -> bool {
         self.tree.leaf(self.id).is_some_and(super::super::leaf::Leaf::can_trim)
@@ -275,14 +274,14 @@ impl<'a> Vdev<'a> {
         }
     }
 
-    /// Whether a leaf that can be used is known to lack something.
+    /// Whether a usable leaf is known to lack something.
     #[must_use]
     pub fn lacks_data(self) -> bool {
         let lacks = |missing: TxgSet| !missing.is_empty();
         self.health().is_usable() && self.missing_txgs().is_some_and(lacks)
     }
 
-    /// The txgs that a leaf lacks; `None` if that is not known.
+    /// The txgs that a leaf lacks; `None` if unknown.
     #[must_use]
     pub fn missing_txgs(self) -> Option<TxgSet> {
         match &self.node().role {
@@ -314,7 +313,7 @@ impl<'a> Vdev<'a> {
         }
     }
 
-    /// What a top-level vdev is for; `None` is ordinary data. Only [`AllocationBias::Log`] is in
+    /// The role of a top-level vdev; `None` for ordinary data. Only [`AllocationBias::Log`] is in
     /// the configuration of a pool on disk, the others are in the vdev's ZAP.
     #[must_use]
     pub fn allocation_bias(self) -> Option<AllocationBias> {

@@ -1,15 +1,15 @@
-//! A write that a leaf has confirmed, and that nothing has touched since: whatever device is found
-//! in the leaf's place has it, or is older.
+//! A confirmed write whose place was not touched since: any device found in the leaf's place has
+//! it, or is older.
 
 use rzfs_codec::checksum::fletcher4;
 use rzfs_format::ByteOrder;
 use rzfs_format::checksum::ChecksumValue;
 use std::ops::Range;
 
-/// Bytes at the start of a write that are looked at: a multiple of every sector size.
+/// Bytes compared at the start of a write: a multiple of every sector size.
 const MOST_SEEN: usize = 128 << 10;
 
-/// Where a confirmed write begins, and what was written there. The bytes themselves are not kept.
+/// The position of a confirmed write, and a checksum of its contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Witness {
     position: u64,
@@ -39,13 +39,13 @@ impl Witness {
         sum(found) == self.sum
     }
 
-    /// Whether something that happens to a range of the device may change the answer.
+    /// Whether an event in a range of the device affects it.
     pub(super) fn lies_in(&self, range: &Range<u64>) -> bool {
         self.position < range.end && range.start < self.position.saturating_add(self.len as u64)
     }
 }
 
-/// Nobody forges this: it tells one state of a device from another.
+/// No protection against forgery is needed: it distinguishes states of a device.
 fn sum(bytes: &[u8]) -> ChecksumValue {
     fletcher4(bytes, ByteOrder::NATIVE)
 }

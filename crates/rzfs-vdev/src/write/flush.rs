@@ -1,4 +1,4 @@
-//! Making durable what was written: flushes that are believed only when nothing can be missing.
+//! Making writes durable: a flush counts only when nothing can be missing.
 
 use crate::error::LeafFailure;
 use crate::health::LeafEvent;
@@ -15,41 +15,41 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// Requests that are under way together while a leaf is written again.
+/// Concurrent requests while writes of a leaf are repeated.
 const AGAIN_AT_ONCE: usize = 32;
 
-/// The last txg that there can be.
+/// The last possible txg.
 const FOREVER: Txg = Txg(u64::MAX);
 
-/// What is to be durable.
+/// What to make durable.
 #[derive(Clone, Copy, Debug)]
 pub enum Durability<'a> {
-    /// Everything of a txg. It does not depend on devices for logs: what they are to have is in
-    /// the txg as well.
+    /// Everything of a txg. It does not depend on log devices: their contents are in the txg as
+    /// well.
     Txg(Txg),
-    /// What was written to top-level vdevs for intent logs.
+    /// Writes to top-level log vdevs.
     Records {
-        /// Nothing of it was born before.
+        /// The oldest birth.
         since: Txg,
         /// The vdevs.
         vdevs: &'a BTreeSet<VdevId>,
     },
 }
 
-/// Too many leaves of a top-level vdev have not made something durable. All of it is still in
-/// memory, and is written once more by the next flush of such a leaf.
+/// Too many leaves of a top-level vdev could not make something durable. All of it is still in
+/// memory, and is repeated by the next flush of such a leaf.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{name}: {source}")]
 pub struct NotDurable {
     /// Name of the top-level vdev.
     pub name: Arc<str>,
-    /// What the last of these leaves says.
+    /// The error of the last of these leaves.
     pub source: DeviceError,
-    /// What all of them say.
+    /// The errors of all of them.
     pub failures: Vec<LeafFailure>,
 }
 
-/// How far devices for logs can be trusted ([`VdevTree::trust_in_logs`]).
+/// How far log devices can be trusted ([`VdevTree::trust_in_logs`]).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LogTrust(u64);
 
@@ -60,16 +60,16 @@ struct Unflushed {
 }
 
 impl VdevTree {
-    /// Makes something durable, as far as it can be read back afterwards: on enough leaves of each
-    /// vdev. The leaves that could not be flushed are the answer. What they have not confirmed of a
-    /// txg, and what others owe of it, they lack from now on. What they have not confirmed of
-    /// records stays in memory and is written again by their next flush.
+    /// Makes writes durable, so that they can be read back: on enough leaves of each vdev. Returns
+    /// the leaves that could not be flushed. From now on these lack their unconfirmed writes of a
+    /// txg, as others lack what they owe of it. Unconfirmed writes of records stay in memory and
+    /// are repeated by their next flush.
     ///
-    /// A flush that fails is believed to have lost everything since the one before: it is
-    /// written again and flushed again first.
+    /// A failed flush counts as having lost everything since the one before: it is written and
+    /// flushed again first.
     ///
     /// # Errors
-    /// [`NotDurable`]; it can be tried again.
+    /// [`NotDurable`]; it can be retried.
     pub fn make_durable(&self, what: Durability<'_>) -> Result<Vec<LeafFailure>, NotDurable> {
         let (since, tops): (Txg, Vec<Vdev<'_>>) = match what {
             Durability::Txg(txg) => (txg, self.top_levels().collect()),
@@ -103,16 +103,16 @@ impl VdevTree {
         Ok(failures)
     }
 
-    /// Whether devices have what they have confirmed of intent logs: as long as the answer is the
-    /// same as before, nothing has happened that makes it doubtful.
+    /// Whether devices have what they have confirmed of intent logs: as long as the result is
+    /// unchanged, nothing has happened that makes it doubtful.
     #[must_use]
     pub fn trust_in_logs(&self) -> LogTrust {
         let doubts = self.leaves().filter_map(|leaf| Some(self.leaf(leaf.node_id())?.doubts()));
         LogTrust(doubts.fold(0, u64::wrapping_add))
     }
 
-    /// Says that a leaf has failed to write or to flush, or is closed: it may be without what it
-    /// had confirmed. Where others have that too nobody doubts it.
+    /// Records that a leaf has failed to write or to flush, or is closed: it may have lost
+    /// confirmed writes. This does not matter where others have them too.
     pub(crate) fn doubt(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
         let top = self.top_of(id);
@@ -125,15 +125,14 @@ impl VdevTree {
         }
     }
 
-    /// The same of a write, which only a device for logs has to itself: others have their
-    /// uberblocks.
+    /// The same for a write, which only a log device holds alone: others have their uberblocks.
     pub(crate) fn doubt_log(&self, id: NodeId) {
         if Vdev::new(self, self.top_of(id)).is_log() {
             self.doubt(id);
         }
     }
 
-    /// The devices for logs on which something is not durable, or was given up.
+    /// The log devices with writes that are not durable, or were dropped.
     #[must_use]
     pub fn uncertain_logs(&self) -> BTreeSet<VdevId> {
         let is_uncertain = |top: &Vdev<'_>| {
@@ -149,11 +148,11 @@ impl VdevTree {
         logs.filter_map(Vdev::vdev_id).collect()
     }
 
-    /// Why something that was born since some txg cannot be read back from a vdev, if so.
+    /// Why something born since a txg cannot be read back from a vdev, if so.
     fn loss(&self, top: Vdev<'_>, since: Txg, unflushed: &[Unflushed]) -> Option<DeviceError> {
         let failed = |id: NodeId| unflushed.iter().find(|one| one.leaf == id);
         let leaves: Vec<NodeId> = top.leaves_below().into_iter().map(Vdev::node_id).collect();
-        // What is relied on may not be there. What a leaf only lacks was done without when it was
+        // Relied-on writes may be missing. Writes that are merely missing were not relied on when
         // written.
         let is_uncertain = |id: &NodeId| {
             let gave_up = |leaf: &Leaf| leaf.unconfirmed().has_given_up(since);
@@ -187,10 +186,9 @@ impl VdevTree {
         self.health_assuming(top, &lost).is_usable()
     }
 
-    /// Gives up what a leaf keeps that it cannot confirm, if the vdev can do without all that was
-    /// ever given up of this age. So there are never more leaves that lack something of a txg that
-    /// is not on disk than there is redundancy: with all others it can be made durable when they
-    /// work again.
+    /// Drops the unconfirmed writes of a leaf, if the vdev can do without everything ever dropped
+    /// of this age. So the leaves that lack something of a txg not on disk never exceed the
+    /// redundancy: with all others it can be made durable when they work again.
     fn give_up_if_possible(&self, id: NodeId) {
         let Some(leaf) = self.leaf(id) else { return };
         let works = leaf.is_usable() && !leaf.unconfirmed().is_suspect();
@@ -203,8 +201,8 @@ impl VdevTree {
         }
     }
 
-    /// Whether the vdev can do without what a leaf keeps that was born since some txg. What others
-    /// owe was done without when it was written, but not besides something that was relied on.
+    /// Whether the vdev can do without a leaf's kept writes born since a txg. Owed writes of others
+    /// were not relied on when written, but cannot be lost in addition to relied-on ones.
     fn can_give_up(&self, id: NodeId, portion: Portion, since: Txg) -> bool {
         let top = self.top_of(id);
         let has_lost = |leaf: &Leaf| {
@@ -219,8 +217,8 @@ impl VdevTree {
         self.can_lose(top, &lost)
     }
 
-    /// Notes that a leaf has not got writes, which nothing relies on and which it does not keep. If
-    /// the vdev needs it, as others lack something too, it owes them all the same.
+    /// Records that a leaf has missed writes, which are neither relied on nor kept. If the vdev
+    /// needs it, as others lack something too, it owes them nevertheless.
     pub(super) fn do_without(&self, id: NodeId, writes: Vec<KeptWrite>) {
         let births: BTreeSet<Txg> = writes.iter().filter_map(|write| write.birth).collect();
         let (Some(leaf), Some(since)) = (self.leaf(id), births.first()) else { return };
@@ -232,7 +230,7 @@ impl VdevTree {
         }
     }
 
-    /// Gives up what a leaf keeps if that is too much, or has been written again in vain too often.
+    /// Drops the kept writes of a leaf if they are too many, or were repeated in vain too often.
     pub(crate) fn relieve(&self, id: NodeId) {
         let limit = limit_of_leaf(self.leaves().count(), self.tunables().unconfirmed_max);
         if self.leaf(id).is_some_and(|leaf| leaf.unconfirmed().exceeds(limit)) {
@@ -240,8 +238,8 @@ impl VdevTree {
         }
     }
 
-    /// Has leaves get what they owe. What they may still lack when the txg that is being written is
-    /// committed is noted, for that txg to store it: afterwards it would be known in memory only.
+    /// Writes what leaves owe. What they may still lack when the current txg is committed is
+    /// recorded, so that this txg stores it: afterwards it would be known in memory only.
     pub fn settle_debts(&self) {
         let leaves =
             || self.leaves().filter_map(|leaf| Some((leaf.node_id(), self.leaf(leaf.node_id())?)));
@@ -253,7 +251,7 @@ impl VdevTree {
                 continue;
             }
             let works = !is_away && !leaf.unconfirmed().is_suspect();
-            // Without a leaf that is needed nothing is committed.
+            // Without a required leaf nothing is committed.
             let can_be_lost = || self.can_lose(self.top_of(id), &[id]);
             let portion = if works || !can_be_lost() { Portion::Owed } else { Portion::Blocks };
             for birth in leaf.unconfirmed().births(portion) {
@@ -262,8 +260,8 @@ impl VdevTree {
         }
     }
 
-    /// Flushes leaves, and waits for them. Answers with those whose writes are not durable: usable
-    /// ones that could not be flushed, and others that have had something since their last flush.
+    /// Flushes leaves, and waits for them. Returns those whose writes are not durable: usable ones
+    /// that could not be flushed, and others with writes since their last flush.
     fn flush_nodes(&self, nodes: &[NodeId]) -> Vec<Unflushed> {
         let (usable, away): (Vec<_>, Vec<_>) = nodes
             .iter()
@@ -279,7 +277,7 @@ impl VdevTree {
         unflushed
     }
 
-    /// Flushes leaves that can be, each by this thread or by another one, and waits for them.
+    /// Flushes usable leaves, each by this thread or by another one, and waits for them.
     pub(crate) fn flush_usable(
         &self,
         nodes: Vec<NodeId>,
@@ -301,7 +299,7 @@ impl VdevTree {
                 }
                 Turn::Wait => true,
             });
-            // While it waits it has nothing that others wait for.
+            // While it waits, no other thread waits for it.
             if mine.is_empty()
                 && let Some((_, leaf, ticket)) = open.first()
             {
@@ -312,7 +310,7 @@ impl VdevTree {
         answers
     }
 
-    /// Flushes leaves that are this thread's to flush, all at once.
+    /// Flushes leaves led by this thread, all at once.
     fn lead_flushes(
         &self,
         leaves: Vec<(NodeId, &Leaf, FlushLead<'_>)>,
@@ -320,7 +318,7 @@ impl VdevTree {
     ) {
         let mut ready = Vec::with_capacity(leaves.len());
         for (id, leaf, mut lead) in leaves {
-            // What is to be written again belongs on the device that is there from now on.
+            // Repeated writes belong on the device that is there from now on.
             let begin = lead.begin();
             let Some(device) = leaf.device() else {
                 answers.push((id, lead.end(Err(self.unavailable(id)))));
@@ -341,8 +339,8 @@ impl VdevTree {
         }
     }
 
-    /// Ends a flush that was answered; one that says nothing is followed by another one, after
-    /// everything that it was about has been written again.
+    /// Ends a flush with a result; an inconclusive one is repeated, after everything it covered has
+    /// been written again.
     fn confirm(
         &self,
         id: NodeId,
@@ -372,7 +370,7 @@ impl VdevTree {
         };
         let mut answer = again.and_then(|()| flush(device));
         if answer.is_ok() && !lead.is_valid() {
-            // The device went away and came back meanwhile: what it has must be settled anew.
+            // The device went away and came back meanwhile: its contents must be settled again.
             answer = Err(self.unsettled(id));
         }
         if let Err(error) = &answer {
@@ -386,7 +384,7 @@ impl VdevTree {
         lead.end(answer)
     }
 
-    /// Writes again what a leaf keeps, unless its device has become another one, which is closed.
+    /// Repeats the kept writes of a leaf. A device that has become another one is closed.
     fn write_again(
         &self,
         id: NodeId,
@@ -424,8 +422,8 @@ impl VdevTree {
         }
     }
 
-    /// Makes everything durable that was written before, wherever that is possible. A device
-    /// without a write cache has nothing to do.
+    /// Makes all earlier writes durable where possible. A device without a write cache has nothing
+    /// to do.
     #[must_use]
     pub fn flush(&self) -> Vec<LeafFailure> {
         let leaves: Vec<NodeId> = self.leaves().map(Vdev::node_id).collect();
@@ -433,8 +431,8 @@ impl VdevTree {
     }
 }
 
-/// Gives up what a leaf has not confirmed, or owes, until some txg; nobody waits for one that is
-/// away. Whoever calls it has found out that the vdev can do without.
+/// Drops what a leaf has not confirmed, or owes, until a txg; a leaf that is away is no longer
+/// waited for. The caller has checked that the vdev can do without.
 fn give_up(leaf: &Leaf, portion: Portion, last: Txg) {
     leaf.resign_if_away();
     leaf.unconfirmed().give_up(portion, last, |birth| leaf.missing().add(birth));
@@ -444,8 +442,8 @@ fn flush(device: &Arc<dyn BlockDevice>) -> Result<(), DeviceError> {
     label::flush(std::iter::once(device)).into_iter().collect()
 }
 
-/// Writes again what a leaf keeps, a few requests at a time: what was relied on first, which must
-/// not fail, then what is owed, which may be refused once more.
+/// Repeats the kept writes of a leaf, a few requests at a time: relied-on ones first, which must
+/// not fail, then owed ones, which may be refused again.
 fn send_again(
     device: &Arc<dyn BlockDevice>,
     writes: Vec<KeptWrite>,
@@ -454,7 +452,7 @@ fn send_again(
     let (sent, owed): (Vec<_>, Vec<_>) =
         writes.into_iter().partition(|write| write.standing == Standing::Sent);
     let result = write_sent(device, &sent).and_then(|()| write_owed(device, owed));
-    // Others may write again, whatever came of it.
+    // Others may write again, whatever the result.
     lead.written();
     result.map(|refused| lead.refused(refused))
 }
@@ -464,8 +462,8 @@ fn write_sent(device: &Arc<dyn BlockDevice>, writes: &[KeptWrite]) -> Result<(),
     chunks.try_for_each(|chunk| write_chunk(device, chunk).into_iter().collect())
 }
 
-/// Answers with what is refused. Nobody waits for a device that takes nothing: then the rest counts
-/// as refused too.
+/// Returns the refused writes. A device that accepts nothing is not waited for: then the rest
+/// counts as refused too.
 fn write_owed(
     device: &Arc<dyn BlockDevice>,
     mut writes: Vec<KeptWrite>,
@@ -490,7 +488,7 @@ fn write_owed(
     Ok(refused)
 }
 
-/// Writes all at once; the answers are in the order of the writes.
+/// Writes all at once; the results are in the order of the writes.
 fn write_chunk(device: &Arc<dyn BlockDevice>, chunk: &[KeptWrite]) -> Vec<Result<(), DeviceError>> {
     let completions = CompletionQueue::new();
     let request = |(token, write): (u64, &KeptWrite)| {

@@ -1,4 +1,4 @@
-//! What every leaf gets of a block.
+//! The parts of a block for every leaf.
 
 use super::queue::LeafWrite;
 use crate::error::{AddressProblem, VdevError};
@@ -18,15 +18,15 @@ use std::sync::Arc;
 /// A block to write.
 #[derive(Clone, Debug)]
 pub struct BlockWrite {
-    /// Where it goes; of a gang block, one of its pieces.
+    /// Its address; for a gang block, that of one of its pieces.
     pub dva: Dva,
     /// Its physical birth.
     pub birth: Txg,
-    /// What is stored of it: PSIZE bytes, a multiple of 512.
+    /// The stored data: PSIZE bytes, a multiple of 512.
     pub data: Bytes,
 }
 
-/// How well a block is written.
+/// How completely a block is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coverage {
     /// Every leaf has its part.
@@ -38,10 +38,10 @@ pub enum Coverage {
 /// A block on its vdev.
 #[derive(Debug)]
 pub(super) struct BlockLayout {
-    /// Ways to read it back, each of which is enough: the sides of a mirror, or the only one.
+    /// Alternatives to read it back, each sufficient: the sides of a mirror, or the only one.
     sides: Vec<Side>,
     columns: Vec<Column>,
-    /// Why a leaf has not got its part.
+    /// Why a leaf has missed its part.
     error: Option<VdevError>,
 }
 
@@ -51,12 +51,12 @@ struct Side {
     stripes: Vec<(Range<usize>, usize)>,
 }
 
-/// A piece of a block that lies on one child.
+/// A piece of a block on one child.
 #[derive(Debug)]
 struct Column {
     data: Bytes,
     position: u64,
-    /// All leaves that are to have it: one, unless the child is a mirror of any kind.
+    /// All leaves that get it: one, unless the child is a mirror of any kind.
     leaves: Vec<NodeId>,
     failed: usize,
 }
@@ -76,7 +76,7 @@ impl BlockLayout {
         })
     }
 
-    /// Notes that a leaf has not got a column.
+    /// Records that a leaf has missed a column.
     pub(super) fn fail(&mut self, column: usize, error: VdevError) {
         if let Some(column) = self.columns.get_mut(column) {
             column.failed += 1;
@@ -102,7 +102,7 @@ impl BlockLayout {
 }
 
 impl VdevTree {
-    /// Lays a block out.
+    /// Computes the layout of a block.
     pub(super) fn layout(&self, write: &BlockWrite) -> Result<BlockLayout, VdevError> {
         let (dva, size) = (write.dva, write.data.len() as u64);
         let vdev = dva.vdev();
@@ -183,7 +183,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// The leaves that have what a child has at `position`, usable or not.
+    /// The leaves for a child's data at `position`, usable or not.
     pub(crate) fn leaves_of(
         &self,
         id: NodeId,
@@ -223,7 +223,7 @@ fn padded_to(data: &Bytes, len: usize) -> io::Result<Bytes> {
     IoBuffer::padded(data, len).map(IoBuffer::freeze)
 }
 
-/// What the columns of a stripe get: parity, then data.
+/// The contents of a stripe's columns: parity, then data.
 fn stripe_contents(
     map: &StripeMap,
     data_columns: Range<usize>,

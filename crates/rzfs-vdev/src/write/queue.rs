@@ -1,4 +1,4 @@
-//! Writes of leaves: sorted, joined where they are neighbours, a few at a time on each leaf.
+//! Leaf writes: sorted, adjacent ones joined, a few at a time on each leaf.
 
 use crate::error::VdevError;
 use crate::health::LeafEvent;
@@ -16,19 +16,19 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// Bytes below which copying is cheaper than one more piece of a request.
+/// Size below which copying is cheaper than another piece of a request.
 const SHORT: usize = 16 << 10;
 
-/// Who waits for a batch of writes, which decides how many of them a leaf has at a time.
+/// The caller of a batch of writes, which determines how many of them a leaf has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteClass {
-    /// Somebody waits: the intent log.
+    /// A waiting caller: the intent log.
     Sync,
-    /// The txg that syncs.
+    /// The syncing txg.
     Async,
 }
 
-/// What a leaf is to have of a block.
+/// A leaf's part of a block.
 #[derive(Clone, Debug)]
 pub(super) struct LeafWrite {
     /// The block.
@@ -51,7 +51,7 @@ struct Span {
     attempt: Attempt,
 }
 
-/// A write that fails is tried once more, at the same place.
+/// A failed write is retried once, at the same place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Attempt {
     First,
@@ -62,9 +62,9 @@ enum Attempt {
 pub(super) struct WriteQueue<'t> {
     tree: &'t VdevTree,
     waiting: Vec<LeafWrite>,
-    /// What is still to be sent to each leaf, by position.
+    /// Unsent writes of each leaf, by position.
     pending: BTreeMap<NodeId, LeafQueue>,
-    /// Most requests that a leaf has at a time.
+    /// Maximum concurrent requests of a leaf.
     max_active: usize,
     in_flight: HashMap<u64, Span>,
     next_token: u64,
@@ -78,7 +78,7 @@ pub(super) struct WriteQueue<'t> {
 struct LeafQueue {
     spans: VecDeque<Span>,
     active: usize,
-    /// What the leaf keeps of them until it is flushed.
+    /// The run that the leaf keeps until it is flushed.
     run: Option<RunId>,
 }
 
@@ -106,7 +106,7 @@ impl<'t> WriteQueue<'t> {
         self.waiting.extend(writes);
     }
 
-    /// Sends everything, waits for it, and returns what has failed. Leaves keep all of it until
+    /// Sends everything, waits for it, and returns the failed writes. Leaves keep all of it until
     /// [`Self::end`].
     pub(super) fn run(&mut self) -> Vec<(LeafWrite, VdevError)> {
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -131,7 +131,7 @@ impl<'t> WriteQueue<'t> {
                         let bytes = span.members.iter().map(|write| write.data.len() as u64).sum();
                         self.tree.node(span.leaf).counters.count_write(bytes);
                     }
-                    // One bad sector must not take its neighbours along: each on its own.
+                    // One bad sector must not fail its neighbours: each is written on its own.
                     Err(error) if span.attempt == Attempt::First && !is_gone(&error) => {
                         self.tree.doubt_log(span.leaf);
                         for write in span.members.into_iter().rev() {
@@ -151,9 +151,9 @@ impl<'t> WriteQueue<'t> {
         std::mem::take(&mut self.failed)
     }
 
-    /// Says of what has failed which blocks can be read without it: leaves owe that. Others will be
-    /// written again, or by nobody. Has leaves flushed that keep too much; what they keep then is
-    /// given up where the vdev can do without.
+    /// Disposes of failed writes: leaves owe those of blocks that can be read without them. Others
+    /// are retried by their callers, or dropped. Flushes leaves that keep too much; what they then
+    /// still keep is dropped where the vdev can do without.
     pub(super) fn end(
         mut self,
         failed: &[(LeafWrite, VdevError)],
@@ -185,7 +185,7 @@ impl<'t> WriteQueue<'t> {
         self.pending.into_keys().for_each(|id| self.tree.relieve(id));
     }
 
-    /// How long joined writes may become.
+    /// Maximum size of joined writes.
     fn limit(&self, leaf: NodeId) -> usize {
         let tunables = self.tree.tunables();
         if self.tree.leaf(leaf).is_some_and(Leaf::is_rotational) {
@@ -195,7 +195,7 @@ impl<'t> WriteQueue<'t> {
         }
     }
 
-    /// What a leaf is to be sent: as much as it may have at a time.
+    /// The next batch for a leaf: as many requests as it may have at a time.
     fn batch(&mut self, leaf: NodeId) -> Option<Batch<Arc<dyn BlockDevice>>> {
         let mut batch = Vec::new();
         let mut kept = Vec::new();
@@ -231,7 +231,7 @@ impl<'t> WriteQueue<'t> {
             let run = *queue.run.get_or_insert_with(|| state.unconfirmed().begin());
             state.unconfirmed().keep(run, kept);
         }
-        // Whatever became of the leaf meanwhile, its device answers, or that it has none any more.
+        // Whatever happened to the leaf meanwhile, its device responds, or it has none any longer.
         let device = state.device();
         if device.is_none() {
             self.abandon(leaf, &batch);
@@ -239,7 +239,7 @@ impl<'t> WriteQueue<'t> {
         device.filter(|_| !batch.is_empty()).map(|device| (device, batch))
     }
 
-    /// Lets requests fail that there is no device for.
+    /// Fails requests without a device.
     fn abandon(&mut self, leaf: NodeId, batch: &[IoRequest]) {
         for request in batch {
             let Some(span) = self.in_flight.remove(&request.token) else { continue };
@@ -261,7 +261,7 @@ impl<'t> WriteQueue<'t> {
         }
     }
 
-    /// Notes that writes have failed, and draws the conclusions about the leaf.
+    /// Records failed writes, and updates the leaf accordingly.
     fn fail(&mut self, span: Span, error: &DeviceError) {
         let node = self.tree.node(span.leaf);
         if let Some(leaf) = self.tree.leaf(span.leaf)
@@ -291,8 +291,8 @@ impl Span {
         self.members.last().map_or(0, LeafWrite::end)
     }
 
-    /// What the device is asked for. Long members stay where they are; short ones that follow each
-    /// other are copied together, which is cheaper than handing each of them over.
+    /// The request to the device. Long members stay in place; adjacent short ones are copied
+    /// together, which is cheaper than passing each of them.
     fn operation(&self) -> std::io::Result<IoOperation> {
         if let [only] = self.members.as_slice() {
             return Ok(IoOperation::Write(only.data.clone()));
@@ -312,7 +312,7 @@ impl Span {
     }
 }
 
-/// The bytes of neighbours, in one piece.
+/// The bytes of adjacent writes, in one piece.
 fn joined(writes: &[LeafWrite]) -> std::io::Result<Bytes> {
     let len = writes.iter().map(|write| write.data.len()).sum();
     let mut buffer = IoBuffer::zeroed(len)?;
@@ -337,7 +337,7 @@ impl LeafWrite {
     }
 }
 
-/// Joins writes that follow each other on a leaf, sorted by leaf and position.
+/// Joins adjacent writes of a leaf, sorted by leaf and position.
 fn join(writes: Vec<LeafWrite>, limit: impl Fn(NodeId) -> usize) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::with_capacity(writes.len());
     for write in writes {

@@ -1,5 +1,5 @@
-//! New vdevs as OpenZFS makes them: from the words with which golden pools were created come the
-//! vdev trees of their labels.
+//! New vdevs compared with OpenZFS's: the arguments that created golden pools yield the vdev trees
+//! of their labels.
 
 use crate::images::ImagePool;
 use rzfs_blockdev::{Access, FileIdentity};
@@ -46,7 +46,7 @@ fn check(pool: &str, words: &str, size: u64, ashift: u64) {
     let mut new = spec.plan(&options, &mut next).unwrap();
     new.take_biases();
     for (planned, expected) in new.tops.iter_mut().zip(&expected) {
-        // The pool gives these.
+        // These are set by the pool.
         planned.top.metaslab_array = expected.top.metaslab_array;
         planned.top.metaslab_shift = expected.top.metaslab_shift;
     }

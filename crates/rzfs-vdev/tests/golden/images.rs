@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What an image is like.
+/// The state of an image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
     Missing,
@@ -46,14 +46,14 @@ impl BlockDevice for Noise {
     }
 }
 
-/// The images of a pool and what their labels say.
+/// The images of a pool and their labels.
 pub(crate) struct ImagePool {
     images: Vec<PathBuf>,
     labels: Vec<NvList>,
 }
 
 impl ImagePool {
-    /// The golden pool of this name, if golden pools are at hand.
+    /// The golden pool of this name, if golden pools are available.
     pub(crate) fn find(name: &str) -> Option<Self> {
         let images = ReferencePool::golden(name)?.images().unwrap();
         let options = OpenOptions::new();
@@ -80,12 +80,12 @@ impl ImagePool {
         self.open_with(Vec::new(), damaged)
     }
 
-    /// The top-level vdevs as labels describe them, by id.
+    /// The top-level vdevs described by labels, by id.
     pub(crate) fn top_levels(&self) -> Vec<VdevConfig> {
         self.top_levels_after(Vec::new())
     }
 
-    /// The tree with some top-level vdevs that labels do not describe, which come first.
+    /// The tree with some additional top-level vdevs that are not in labels, which come first.
     pub(crate) fn open_with(
         &self,
         first: Vec<VdevConfig>,

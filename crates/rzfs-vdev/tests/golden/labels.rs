@@ -1,5 +1,5 @@
-//! Labels as OpenZFS writes them: from the configuration and the uberblock of a golden pool, on
-//! empty devices of the same sizes, come the very bytes of the pool's images.
+//! Labels compared with OpenZFS's: from the configuration and the uberblock of a golden pool, empty
+//! devices of the same sizes get the exact bytes of the pool's images.
 
 use crate::images::ImagePool;
 use rzfs_blockdev::{BlockDevice, FileDevice, read_exact_at};
@@ -27,7 +27,7 @@ fn part(image: &FileDevice, label: LabelIndex, offset: u64, len: usize) -> Vec<u
     read_exact_at(image, size.label_offset(label) + offset, len).unwrap().to_vec()
 }
 
-/// What the first label of an image says.
+/// The configuration in the first label of an image.
 fn member(image: &FileDevice) -> Option<MemberLabel> {
     let list = decode_config(&part(image, LabelIndex::ALL[0], CONFIG_OFFSET, CONFIG_SIZE)).ok()?;
     match LabelConfig::from_list(&list).ok()? {
@@ -249,7 +249,7 @@ fn labels_are_cleared_with_the_care_of_openzfs() {
     assert!(matches!(error, ClearError::Exported { .. }), "{error}");
     let error = clear_labels(&shared, ClearMode::Force, |guid| guid == pool.guid).unwrap_err();
     assert!(matches!(error, ClearError::Active { .. }), "{error}");
-    // One that makes no sense is left alone.
+    // An invalid one is left alone.
     device.write(size.label_offset(LabelIndex::ALL[1]) + CONFIG_OFFSET, &[0xff; 512]);
     assert_eq!(clear_labels(&shared, ClearMode::Force, |_| false).unwrap(), 3);
     assert_eq!(DeviceUse::of(device.as_ref()), DeviceUse::Unlabelled);

@@ -1,4 +1,4 @@
-//! The vdev layer against pools that OpenZFS made.
+//! The vdev layer against pools made by OpenZFS.
 //!
 //! `*.blocks` are blocks as zdb listed them: `vdev:offset:asize:psize birth checksum`, numbers but
 //! the vdev and the txg in hex, the checksum fletcher4. Every one must be read from the images,
@@ -91,7 +91,7 @@ fn check(name: &str, list: &str, combinations: &[&[(usize, Health)]]) {
     }
 }
 
-/// Scrubs: all copies, parity and filler are as the vdev layer thinks they should be.
+/// Scrubs: all copies, parity and filler are as the vdev layer expects.
 fn assert_nothing_is_wrong(tree: &VdevTree, blocks: &[Listed]) {
     for block in blocks {
         let Listed { dva, size, birth, checksum } = *block;

@@ -1,4 +1,4 @@
-//! From words to labelled devices.
+//! From arguments to labelled devices.
 
 use rzfs_blockdev::{
     Access, BlockDevice, DeviceGeometry, FileDevice, FileIdentity, MemoryDevice, OpenOptions,
@@ -70,7 +70,7 @@ fn plan(words: &str, options: &PlanOptions) -> Result<NewVdevs, PlanError> {
     opened(parse(words), &by_letter).plan(options, &mut counter(100))
 }
 
-/// What speaks against words, alone or in a pool of other words.
+/// Objections to arguments, alone or in a pool of other arguments.
 fn objections(words: &str, pool: Option<&str>) -> Vec<String> {
     let tree = pool.map(|words| {
         let new = plan(words, &PlanOptions::default()).unwrap();
@@ -191,7 +191,7 @@ fn the_sector_size_follows_the_devices_unless_somebody_says_otherwise() {
     assert_eq!(ashift(&[small, small], 0), Ok(9));
     assert_eq!(ashift(&[(512, 4096), small], 0), Ok(12));
     assert_eq!(ashift(&[(4096, 4096), (512, 8192)], 0), Ok(13));
-    // Too large to be believed.
+    // Too large to be plausible.
     assert_eq!(ashift(&[(512, 1 << 15), small], 0), Ok(9));
     assert_eq!(ashift(&[(512, 4096), small], 9), Ok(9));
     assert_eq!(ashift(&[(4096, 4096), small], 9), Ok(12));
@@ -211,7 +211,7 @@ fn what_is_cleared_on_disks_is_no_part_of_their_labels() {
         let spec = opened(parse("x"), &|_| disk.clone());
         let new = match spec.plan(&PlanOptions::default(), &mut counter(0)) {
             Ok(new) => new,
-            // Such a device takes no boot environment, which has 8 KiB.
+            // Such a device cannot hold a boot environment, which has 8 KiB.
             Err(PlanError::SectorTooLarge { .. }) if sector > 8192 => continue,
             Err(error) => panic!("{sector}: {error}"),
         };
@@ -383,7 +383,7 @@ fn files_that_were_made_in_vain_are_removed() {
     assert!(matches!(without.open(&path), Err(OpenFailure::Open(_))));
 }
 
-/// Whoever owns the directory may put a link to a file of somebody else there.
+/// The owner of the directory may put a link to another user's file there.
 #[test]
 fn files_that_were_exchanged_since_they_were_made_are_refused() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -423,7 +423,7 @@ fn devices_of_other_pools_are_refused() {
     local.imported.insert(Guid(77));
     let expected = "x is part of active pool 'made'";
     assert_eq!(check(member, "x", &local).as_deref(), Some(expected));
-    // A spare is free unless a pool that is imported has it, and can be shared then.
+    // A spare is free unless an imported pool has it, and can then be shared.
     let spare = device(&new.spares[0]);
     assert!(matches!(DeviceUse::of(spare.device.as_ref()), DeviceUse::Spare(_)));
     assert_eq!(check(spare.clone(), "x", &nobody), None);

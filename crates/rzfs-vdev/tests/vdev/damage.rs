@@ -1,5 +1,5 @@
-//! Damaged children of RAID-Z and dRAID: as many as there is parity are no loss, more never yield
-//! wrong data.
+//! Damaged children of RAID-Z and dRAID: within the parity nothing is lost, beyond it reads never
+//! return wrong data.
 
 use crate::pool::{Block, Layout, Pool, assert_readable, child_guid, contents, read};
 use proptest::prelude::*;
@@ -152,7 +152,7 @@ fn a_block_that_is_lost_is_an_error_of_everybody() {
     else {
         panic!("the block was read");
     };
-    // What was read at first, once more with parity at hand, and without each data column.
+    // The initial read, another one with parity available, and one without each data column.
     assert_eq!(attempts, 1 + 1 + 3);
     assert!(tree.leaves().all(|leaf| leaf.errors().checksum == 1));
     assert_eq!(tree.top_levels().next().unwrap().errors().checksum, 1);
@@ -164,10 +164,10 @@ fn a_block_that_is_lost_is_an_error_of_everybody() {
     assert!(tree.leaves().all(|leaf| leaf.errors().checksum == 1));
 }
 
-/// A block whose space is given to another one while it is read.
+/// A block whose space is reused while it is read.
 struct Passing<'a> {
     data: &'a [u8],
-    /// How often the block is still there when somebody asks.
+    /// How many times the block is still reported as present.
     stays: usize,
     asked: AtomicUsize,
     tried: AtomicUsize,
@@ -184,7 +184,7 @@ impl Verify for Passing<'_> {
     }
 }
 
-/// Reads a block that stays so long, with how often it was tried and asked for.
+/// Reads such a block; returns the number of attempts and queries.
 fn read_passing(
     tree: &VdevTree,
     block: &Block,
@@ -215,12 +215,12 @@ fn a_block_that_has_gone_is_an_error_of_nobody_and_not_looked_for() {
         let (found, tried, asked) = read_passing(&tree, &blocks[0], 0);
         assert!(matches!(found, Err(VdevError::Overtaken { .. })), "{layout:?}: {found:?}");
         assert_eq!((tried, asked), (1, 1), "{layout:?}");
-        // It goes while it is looked for.
+        // It goes away during the search.
         let (found, tried, _) = read_passing(&tree, &blocks[0], 1);
         assert!(matches!(found, Err(VdevError::Overtaken { .. })), "{layout:?}: {found:?}");
         assert!(tried > 1);
         assert_eq!(checksum_errors(&tree, &layout), 0, "{layout:?}");
-        // What is wrong with a block that stays is counted once on everybody who has it.
+        // A bad block that stays is counted once on everybody who has it.
         let (found, ..) = read_passing(&tree, &blocks[0], usize::MAX);
         assert!(matches!(found, Err(VdevError::Checksum { .. })), "{layout:?}: {found:?}");
         assert_eq!(checksum_errors(&tree, &layout), layout.children() as u64 + 1, "{layout:?}");
@@ -234,7 +234,7 @@ fn what_is_left_of_a_block_that_goes_does_not_speak_against_its_successor() {
     let tree = pool.open();
     assert_readable(&tree, &blocks);
     let read = pool.devices.iter().position(|device| !device.take_reads().is_empty());
-    // The next read takes the same side first: its copy has been replaced, the other one not yet.
+    // The next read starts with the same side: its copy has been replaced, the other one not yet.
     pool.devices[read.unwrap()].damage_all(Defect::Garbage);
     for (stays, errors) in [(1, 0), (usize::MAX, 1)] {
         let (found, tried, _) = read_passing(&tree, &blocks[0], stays);

@@ -1,4 +1,4 @@
-//! What leaves owe: writes that they have not taken, and get later.
+//! Owed writes: refused by leaves, and repeated later.
 
 use crate::dirty_times::Objects;
 use crate::pool::{Block, Layout, Pool, assert_readable, child_guid, contents};
@@ -12,7 +12,7 @@ const TXG: Txg = Txg(7);
 const EIO: Defect = Defect::Errno(5);
 const ENXIO: Defect = Defect::Errno(6);
 
-/// A pool, and what its blocks are to be: written by another one of the same layout.
+/// A pool, and the expected blocks: written by another one of the same layout.
 struct World {
     plan: Pool,
     pool: Pool,
@@ -31,7 +31,7 @@ impl World {
         Self::new(&Layout::Raidz { parity, children, expansions: Vec::new(), reflow: None })
     }
 
-    /// Writes a block of so many sectors; whether it can be read back.
+    /// Writes a block of this many sectors; returns whether it can be read back.
     fn write(&mut self, sectors: usize) -> bool {
         let block = self.plan.write(contents(self.blocks.len() as u64, sectors * 512), TXG);
         let write = BlockWrite { dva: block.dva, birth: TXG, data: block.data.clone().into() };
@@ -39,7 +39,7 @@ impl World {
         self.tree.write(vec![write]).iter().all(Result::is_ok)
     }
 
-    /// Writes a block that a child does not take.
+    /// Writes a block refused by a child.
     fn write_without(&mut self, child: usize) -> bool {
         self.pool.devices[child].damage(4 << 20..1 << 27, EIO);
         let is_written = self.write(64);
@@ -47,7 +47,7 @@ impl World {
         is_written
     }
 
-    /// Lets a device disappear while a block is written.
+    /// Makes a device disappear while a block is written.
     fn unplug(&mut self, child: usize) -> bool {
         self.pool.devices[child].damage_all(ENXIO);
         self.write(64)
@@ -68,7 +68,7 @@ impl World {
         self.tree.make_durable(Durability::Txg(TXG))
     }
 
-    /// Whether a child may not have what was written, as far as readers know.
+    /// Whether a child may lack written data, as far as readers know.
     fn lacks(&self, child: usize) -> bool {
         self.tree.by_guid(child_guid(child)).unwrap().lacks(TXG)
     }
@@ -78,7 +78,7 @@ impl World {
         self.blocks.iter().map(|block| block.data.len()).sum()
     }
 
-    /// The children that are noted to lack something.
+    /// The children recorded as lacking something.
     fn lacking(&self) -> Vec<usize> {
         let lacks = |child: &usize| {
             let leaf = self.tree.by_guid(child_guid(*child)).unwrap();
@@ -118,7 +118,7 @@ fn a_leaf_that_is_away_when_a_txg_is_committed_lacks_it_and_what_comes_then() {
     assert_eq!(world.lacking(), []);
     assert_eq!(world.commit().unwrap().len(), 1);
     assert_eq!(world.lacking(), [1]);
-    // It is not waited for any more.
+    // It is no longer waited for.
     assert!(world.write(64));
     assert!(world.log().unwrap().is_empty());
 }
@@ -184,7 +184,7 @@ fn what_a_leaf_may_have_lost_is_read_elsewhere_until_it_is_confirmed() {
     let mut world = World::new(&Layout::Mirror { children: 2 });
     assert!(world.write(64));
     assert!(!world.lacks(0));
-    // It is opened anew.
+    // It is reopened.
     world.plug_in(0);
     assert!(world.lacks(0) && !world.lacks(1));
     world.pool.devices[0].take_reads();
@@ -249,7 +249,7 @@ fn two_sides_that_have_refused_different_blocks_wait_for_each_other() {
     assert!(world.unplug(1));
     assert_readable(&world.tree, &world.blocks[1..]);
     world.pool.devices[0].damage(4 << 20..1 << 27, EIO);
-    // Now the first block is on neither that works.
+    // Now the first block is on none of the working ones.
     assert!(world.commit().is_err());
     world.pool.devices[0].take_damage();
     world.plug_in(1);

@@ -1,4 +1,4 @@
-//! Dirty time logs: what leaves lack, what follows for the vdevs above, and what is stored.
+//! Dirty time logs: missing data of leaves, the derived state of interior vdevs, and storing them.
 
 use crate::damage::layouts;
 use crate::pool::{Block, Layout, Pool, child_guid, contents};
@@ -121,7 +121,7 @@ fn a_log_that_cannot_be_loaded_is_unknown() {
     let failures = tree.load_dirty_time_logs(&Objects::default());
     assert_eq!(failures, [(child_guid(1), "no such object")]);
     assert_eq!(tree.by_guid(child_guid(1)).unwrap().missing_txgs(), None);
-    // What happens meanwhile is not lost when it can be loaded.
+    // Later entries are not lost when it can be loaded.
     tree.add_missing_txgs(child_guid(1), Txg(9), Txg(10));
     let objects =
         Objects { contents: [(ObjectId(5), set(&[(4, 6)]))].into(), ..Objects::default() };
@@ -195,12 +195,12 @@ fn a_resilver_takes_out_what_it_covered() {
     assert_eq!(leaf(1).own_config().leaf.resilver_txg, Some(Txg(40)));
     assert_eq!(tree.resilver_range(), Some((Txg(4), Txg(43))));
 
-    // A scan that ended before the second leaf was there.
+    // A scan that ended before the second leaf existed.
     tree.excise_dirty_times(Resilvered::Healing, Txg(35));
     assert_eq!(leaf(0).missing_txgs(), Some(TxgSet::new()));
     assert_eq!(leaf(1).missing_txgs(), Some(set(&[(4, 43)])));
     assert_eq!(tree.resilver_range(), Some((Txg(4), Txg(43))));
-    // A rebuild is of one vdev, and of leaves that asked for it.
+    // A rebuild concerns one vdev, and leaves that requested it.
     tree.excise_dirty_times(Resilvered::Rebuild(Guid(999)), Txg(60));
     assert_eq!(leaf(1).missing_txgs(), Some(set(&[(4, 43)])));
 

@@ -1,5 +1,5 @@
-//! Configurations and addresses that nobody in their right mind writes: every one is an error or
-//! a tree, and every address on a tree an error or data; nothing panics or runs away.
+//! Invalid configurations and addresses: every one is an error or a tree, and every address on a
+//! tree an error or data; nothing panics or runs away.
 
 use proptest::prelude::*;
 use rzfs_blockdev::BlockDevice;
@@ -75,7 +75,7 @@ fn vdev() -> impl Strategy<Value = VdevConfig> {
     })
 }
 
-/// Trees that mostly are ones: good top-level vdevs with some values replaced.
+/// Mostly valid trees: good top-level vdevs with some values replaced.
 fn plausible() -> impl Strategy<Value = VdevConfig> {
     let wide = prop::sample::select(vec![VdevKind::Raidz, VdevKind::Draid, VdevKind::Mirror]);
     let kinds = prop_oneof![2 => wide, 1 => kind(), 1 => Just(VdevKind::Indirect)];
@@ -110,7 +110,7 @@ fn plausible() -> impl Strategy<Value = VdevConfig> {
     })
 }
 
-/// Everything that can be asked of a tree.
+/// All operations on a tree.
 fn exercise(tree: &VdevTree, dvas: &[Dva], size: u64, birth: Txg) {
     let _ = tree.health().to_string();
     let wide = MappingEntry::new(0, Dva::new(VdevId(0), 0x1000, 0xff_f000, false));
@@ -241,7 +241,7 @@ fn devices_that_do_not_fit_are_not_used() {
     let fits = OneForAll(SparseDevice::new(1 << 30));
     let tree = VdevTree::open(root(top), &fits, TreeOptions::default()).unwrap();
     let shown: Vec<String> = tree.leaves().map(|leaf| leaf.health().to_string()).collect();
-    // A fault that the administrator did not ask for is forgotten.
+    // A fault not set by the administrator is dropped.
     assert_eq!(shown, ["OFFLINE", "ONLINE", "ONLINE"]);
     assert_eq!(tree.health().to_string(), "DEGRADED");
 }

@@ -58,8 +58,8 @@ fn block(vdev: u32, offset: u64, data: Vec<u8>) -> Block {
     Block { dva: Dva::new(VdevId(vdev), offset, asize, false), birth: Txg(10), data }
 }
 
-/// A block of vdev 0 in one piece, one in two pieces, and one of which a piece went to vdev 1,
-/// which was removed later.
+/// A block of vdev 0 in one piece, one in two pieces, and one with a piece moved to vdev 1, which
+/// was removed later.
 fn three_blocks(pool: &Removed, tree: &VdevTree) -> Vec<Block> {
     let whole = contents(1, 10_000);
     let split = contents(2, 0x4000);

@@ -129,8 +129,8 @@ fn rings(device: &dyn BlockDevice, ashift: u64) -> Vec<Vec<(usize, u64)>> {
         .collect()
 }
 
-/// The state that an import chooses (spec 01, section 3.3): the best uberblock, and the newest
-/// label of its leaf that is not younger.
+/// The state chosen by an import (spec 01, section 3.3): the best uberblock, and the newest label
+/// of its leaf that is not younger.
 fn chosen(devices: &[&dyn BlockDevice]) -> Option<(u64, u64)> {
     let newest = |device: &&dyn BlockDevice| {
         rings(*device, 12).into_iter().flatten().map(|(_, txg)| txg).max().unwrap_or(0)
@@ -274,7 +274,7 @@ fn one_good_leaf_is_enough_and_none_is_too_few() {
     assert!(report.failures.iter().all(|failure| failure.leaf == Guid(3)));
     assert!(!report.failures.is_empty());
     assert_eq!(tree.by_guid(Guid(3)).unwrap().health().state, VdevState::Faulted);
-    // The fault goes into the labels of the next txg.
+    // The fault is written to the labels of the next txg.
     assert_eq!(tree.dirty_configs().into_iter().collect::<Vec<_>>(), [VdevId(0)]);
     commit(&tree, 8).unwrap();
     let label = find_labels(devices[1].as_ref()).remove(0);
@@ -290,11 +290,11 @@ fn one_good_leaf_is_enough_and_none_is_too_few() {
     let error = commit(&tree, 9).unwrap_err();
     assert!(matches!(error, CommitError::Labels { committed: false, .. }), "{error}");
     assert!(rings(&Healed(&devices[1]), 12).iter().flatten().all(|(_, txg)| *txg < 9));
-    // What was to be written still is.
+    // The pending changes are kept.
     assert!(!tree.dirty_configs().is_empty());
 }
 
-/// The contents of a device, whatever is wrong with it.
+/// The contents of a device, regardless of errors.
 #[derive(Debug)]
 struct Healed<'a>(&'a SparseDevice);
 
@@ -326,7 +326,7 @@ fn no_uberblock_names_blocks_that_may_not_be_durable() {
     let shared = |index: usize| Arc::clone(&devices[index]) as Arc<dyn BlockDevice>;
     let tree = tree(vec![mirror(2, &[3, 4])], [(3, shared(0)), (4, shared(1))]);
     tree.set_missing_txgs(Guid(3), TxgSet::new());
-    // Once more is tried, with everything written again.
+    // It is retried once, with everything written again.
     devices[0].inject(Fault::new(FaultKind::FailFlush(5)).times(2));
     let report = commit(&tree, 7).unwrap();
     assert_eq!(report.failures.iter().map(|failure| failure.leaf).collect::<Vec<_>>(), [Guid(3)]);
@@ -463,7 +463,7 @@ fn a_device_that_another_process_has_had_does_not_come_back_when_errors_are_clea
     let (device, ours) = committed();
     device.detach();
     assert!(commit(&ours, 8).is_err());
-    // What both have made of the same txg differs, and what only others have made is younger.
+    // The uberblocks of both for the same txg differ, and those of others alone are younger.
     let other_mos = |uberblock: &mut Uberblock| uberblock.mos.words_mut()[15] = 1;
     for (txg, change) in [(8, &other_mos as &dyn Fn(&mut Uberblock)), (9, &|_| {})] {
         let taken = Arc::new(Simulation::new(3).device("taken", device.content()));
@@ -480,7 +480,7 @@ fn a_device_that_another_process_has_had_does_not_come_back_when_errors_are_clea
     }
 }
 
-/// Records of an intent log, and what they point at, are durable without an uberblock.
+/// Records of an intent log, and their data, are durable without an uberblock.
 #[test]
 fn a_copy_from_before_the_last_flush_does_not_come_back_when_errors_are_cleared() {
     let simulation = Simulation::new(3);
@@ -530,7 +530,7 @@ fn a_device_can_come_back_as_another_one_any_number_of_times() {
     commit(&tree, 46).unwrap();
 }
 
-/// A file is locked by whoever has it open.
+/// An open file is locked.
 struct Locked {
     content: Vec<u8>,
     before: Weak<SimulatedDevice>,
@@ -555,7 +555,7 @@ fn a_device_that_answers_no_more_keeps_nobody_from_opening_it_again() {
     device.detach();
     assert!(commit(&tree, 8).is_err());
     let place = Locked { content: device.content(), before: Arc::downgrade(&device) };
-    // Somebody else has it open still.
+    // It is still open elsewhere.
     assert!(tree.clear(None, &place));
     assert_eq!(tree.by_guid(Guid(3)).unwrap().health().state, VdevState::Removed);
     assert!(commit(&tree, 8).is_err());
@@ -569,7 +569,7 @@ fn a_device_that_answers_no_more_keeps_nobody_from_opening_it_again() {
 fn a_device_that_answers_in_part_is_not_closed_for_what_cannot_be_opened() {
     let (device, tree) = committed();
     let place = Locked { content: device.content(), before: Arc::downgrade(&device) };
-    // Nobody knows what the labels say.
+    // The contents of the labels are unknown.
     let size = LeafSize::of_device(SIZE).unwrap();
     for label in LabelIndex::ALL {
         let start = size.label_offset(label) + RING_OFFSET;
@@ -640,7 +640,7 @@ fn what_may_be_lost_is_not_written_again_to_a_device_that_has_become_another_one
     assert!(device.content() == older, "it was written to");
 }
 
-/// A tree with one device, on which a txg was committed.
+/// A tree with one device and a committed txg.
 fn committed() -> (Arc<SimulatedDevice>, VdevTree) {
     let simulation = Simulation::new(3);
     let device = Arc::new(simulation.device("disk", vec![0; SIZE as usize]));
@@ -665,7 +665,7 @@ fn a_device_is_its_pools_while_the_pool_gets_another_guid() {
 }
 
 /// The power failed between the labels with another guid and their uberblock; the pool was opened
-/// without the device, under the guid that it still has.
+/// without the device, under its old guid.
 #[test]
 fn a_device_comes_back_with_labels_of_a_guid_that_the_pool_never_got() {
     let (device, tree) = committed();

@@ -1,4 +1,4 @@
-//! The vdev layer against pools that these tests write themselves: every layout, every kind of
+//! The vdev layer against pools written by these tests themselves: every layout, every kind of
 //! damage, on sparse devices in memory.
 
 mod create;

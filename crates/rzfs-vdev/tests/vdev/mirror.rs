@@ -1,4 +1,4 @@
-//! Mirrors: which side is read, and what happens when it is the wrong one.
+//! Mirrors: which side is read, and what happens when it is wrong.
 
 use crate::pool::{Layout, Pool, assert_readable, child_guid, contents, read};
 use rzfs_format::Txg;
@@ -40,7 +40,7 @@ fn a_side_that_waits_for_its_resilver_is_read_last() {
     let tree = pool.open();
     assert_readable(&tree, &blocks);
     assert!(pool.devices[1].take_reads().is_empty());
-    // Its log says that only later txgs are missing: then it serves this one.
+    // Its log only has later txgs: then it serves this one.
     tree.set_missing_txgs(child_guid(1), TxgSet::from_ranges([(Txg(40), Txg(60))]));
     tree.set_missing_txgs(child_guid(0), TxgSet::all());
     pool.devices[0].take_reads();

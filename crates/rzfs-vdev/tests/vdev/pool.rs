@@ -36,7 +36,7 @@ impl Layout {
         }
     }
 
-    /// How many children can be lost.
+    /// Number of children that can be lost.
     pub(crate) fn tolerates(&self) -> usize {
         match self {
             Self::Mirror { children } => children - 1,
@@ -53,7 +53,7 @@ pub(crate) struct Block {
     pub(crate) data: Vec<u8>,
 }
 
-/// What maps a block of a layout.
+/// Maps the blocks of a layout.
 enum Geometry {
     Mirror,
     Raidz(RaidzGeometry),
@@ -173,7 +173,7 @@ impl Pool {
         }
     }
 
-    /// Writes a block behind the last one.
+    /// Writes a block after the last one.
     pub(crate) fn write(&mut self, data: Vec<u8>, birth: Txg) -> Block {
         let asize = self.asize(data.len(), birth);
         let block = self.write_at(self.next, data, birth);
@@ -181,7 +181,7 @@ impl Pool {
         block
     }
 
-    /// Writes a block with its parity to wherever the map says.
+    /// Writes a block with its parity to its mapped location.
     pub(crate) fn write_at(&self, offset: u64, data: Vec<u8>, birth: Txg) -> Block {
         let map = self.map(offset, data.len(), birth);
         let mut padded = data.clone();
@@ -223,7 +223,7 @@ impl Pool {
     }
 }
 
-/// Reads blocks with the block itself as the judge.
+/// Reads blocks, verified by their contents.
 pub(crate) fn read(tree: &VdevTree, blocks: &[Block]) -> Vec<Result<Vec<u8>, VdevError>> {
     let verifiers: Vec<_> =
         blocks.iter().map(|block| move |data: &[u8]| data == block.data).collect();

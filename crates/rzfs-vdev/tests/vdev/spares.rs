@@ -10,8 +10,7 @@ use rzfs_vdev::draid::{DraidGeometry, DraidShape};
 use rzfs_vdev::{TxgSet, VdevConfig, VdevKind};
 use std::sync::Arc;
 
-/// Puts a pair of `kind` in the place of a child; the second one is a new device, which has the
-/// number after the last one.
+/// Replaces a child by a pair of `kind`; the second one is a new device, with the next number.
 fn pair_up(pool: &mut Pool, child: usize, kind: VdevKind) -> usize {
     let new = pool.devices.len();
     let top = &mut pool.config.children[0];
@@ -24,7 +23,7 @@ fn pair_up(pool: &mut Pool, child: usize, kind: VdevKind) -> usize {
     new
 }
 
-/// Copies what a device has to another.
+/// Copies the contents of a device to another.
 fn copy(from: &Arc<SparseDevice>, to: &Arc<SparseDevice>, len: usize) {
     let bytes = rzfs_blockdev::read_exact_at(from.as_ref(), 4 << 20, len).unwrap();
     to.write(4 << 20, &bytes);
@@ -113,7 +112,7 @@ fn draid_on_spare() -> (Pool, Vec<Block>, DraidGeometry) {
     (pool, blocks, geometry)
 }
 
-/// Does the rebuild: what child 2 has goes to wherever the spare has it.
+/// Performs the rebuild: copies child 2 to the spare's location.
 fn rebuild(pool: &Pool, geometry: &DraidGeometry) {
     let row = 16 << 20;
     for range in [0..1 << 18, row - (1 << 14)..row + (1 << 18), 3 * row..3 * row + (1 << 18)] {
@@ -139,7 +138,7 @@ fn a_distributed_spare_stands_in_for_its_child() {
     assert_readable(&tree, &blocks);
     let read_parity = pool.devices.iter().flat_map(|device| device.take_reads()).count();
     assert!(read_parity > 0);
-    // As much redundancy is left as if the child were there.
+    // The redundancy is the same as with the child.
     for lost in [[0, 5], [7, 8], [3, 4]] {
         pool.missing = vec![2, lost[0], lost[1]];
         assert_readable(&pool.open(), &blocks);
@@ -158,7 +157,7 @@ fn a_distributed_spare_that_is_not_rebuilt_is_not_asked() {
 
 #[test]
 fn spares_of_spares_end() {
-    // Two children on spares that name each other's dRAID: resolution must stop.
+    // Two children on spares that refer to each other's dRAID: resolution must stop.
     let (mut pool, blocks, _) = draid_on_spare();
     for child in [0, 1, 3] {
         let top = &mut pool.config.children[0];
@@ -214,7 +213,7 @@ fn a_side_of_a_mirror_can_be_a_raidz() {
     assert!((3..6).all(|child| tree.by_guid(child_guid(child)).unwrap().errors().checksum == 0));
     assert!(tree.top_levels().all(|top| top.errors().checksum == 0));
 
-    // The other side has lost one device: it still is the better one.
+    // The other side has lost one device, but is still the better one.
     pool.missing = vec![5];
     assert_readable(&pool.open(), &blocks);
     pool.missing = vec![4, 5];

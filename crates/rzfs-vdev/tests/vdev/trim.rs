@@ -1,5 +1,4 @@
-//! Free ranges on devices: what blocks in a range take of the devices is what the range takes,
-//! and nothing else is given back.
+//! Free ranges on devices: they cover exactly what blocks in the range occupy on the devices.
 
 use crate::damage::layouts;
 use crate::pool::{Layout, Pool, child_guid, contents};
@@ -63,7 +62,7 @@ proptest! {
                 prop_assert!(free.contains(&page), "child {} keeps sector {}", child, page);
             }
         }
-        // A mirror has it as often as it has children, parity is part of the range.
+        // A mirror has it once per child, parity is part of the range.
         let copies = match &layout {
             Layout::Mirror { children } => *children as u64,
             _ => 1,

@@ -1,5 +1,5 @@
-//! Writing: what the tree writes is what these tests' own writer writes, and can be read back with
-//! as many children lost as there is redundancy.
+//! Writing: the tree writes the same as these tests' own writer, and it can be read back with as
+//! many children lost as there is redundancy.
 
 use crate::damage::layouts;
 use crate::pool::{Block, Layout, Pool, assert_readable, child_guid, contents};
@@ -18,7 +18,7 @@ fn write(tree: &VdevTree, blocks: &[Block]) -> Vec<Result<Coverage, VdevError>> 
     tree.write(blocks.iter().map(write).collect())
 }
 
-/// Blocks one behind the other, written to `pool` by its own writer.
+/// Consecutive blocks, written to `pool` by its own writer.
 fn blocks(pool: &mut Pool, sizes: &[usize], births: &[u64]) -> Vec<Block> {
     let block = |(seed, (sectors, birth)): (u64, (&usize, &u64))| {
         pool.write(contents(seed, sectors * 512), Txg(*birth))

@@ -80,7 +80,7 @@ impl Fat {
         Ok(view.entry_count() == 0 && view.check(self.key_kind()).is_ok())
     }
 
-    /// Gives back unused blocks at the end, after the last block was freed.
+    /// Frees unused blocks at the end, after the last block was freed.
     fn lower_free_block<B: ZapBlocksMut>(
         &mut self,
         blocks: &mut B,

@@ -1,5 +1,5 @@
-//! The access control list that a file is made with, or that replaces its own, and the flags that
-//! NFSv4 lists come with (spec 05, section 6.1).
+//! Access control lists of new files and replaced lists, and the flags of NFSv4 lists (spec 05,
+//! section 6.1).
 
 use rzfs_format::acl::{Ace, AceFlags, trivial};
 use rzfs_format::dirent::FileKind;
@@ -8,18 +8,18 @@ use rzfs_format::znode::FileFlags;
 /// Who may execute: owner, group and others.
 const EXECUTE: u32 = 0o111;
 
-/// The flags that follow from the mode of a file with the trivial access control list.
+/// The flags implied by the mode of a file with the trivial access control list.
 pub(super) const fn mode_flags(permissions: u32) -> FileFlags {
     if permissions & EXECUTE == EXECUTE { FileFlags::NO_EXECS_DENIED } else { FileFlags(0) }
 }
 
-/// What a new file gets from its directory.
+/// What a new file inherits from its directory.
 #[derive(Debug)]
 pub(super) struct Inherited {
     pub(super) permissions: u32,
-    /// Extended attributes with the lists, in the order in which OpenZFS stores them.
+    /// Extended attributes with the lists, in OpenZFS's storage order.
     pub(super) xattrs: Vec<(&'static [u8], Vec<u8>)>,
-    /// An NFSv4 list, where it is not the one that follows from the mode.
+    /// An NFSv4 list, unless it follows from the mode.
     pub(super) list: Option<AccessList>,
 }
 
@@ -27,16 +27,16 @@ pub(super) struct Inherited {
 #[derive(Clone, Debug)]
 pub(super) struct AccessList {
     pub(super) entries: Vec<Ace>,
-    /// Flags of files that belong to the list as a whole.
+    /// File flags that belong to the list as a whole.
     pub(super) flags: FileFlags,
 }
 
 impl AccessList {
-    /// Flags that belong to lists.
+    /// The flags that belong to lists.
     pub(super) const FLAGS: FileFlags =
         FileFlags::ACL_PROTECTED.with(FileFlags::ACL_DEFAULTED).with(FileFlags::ACL_AUTO_INHERIT);
 
-    /// All flags that follow from the list of a file.
+    /// All flags implied by a file's list.
     pub(super) fn all_flags(&self, kind: FileKind, permissions: u32) -> FileFlags {
         let any = |is_so: &dyn Fn(&Ace) -> bool, flag: FileFlags| {
             if self.entries.iter().any(is_so) { flag } else { FileFlags(0) }

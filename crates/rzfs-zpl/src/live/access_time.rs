@@ -1,7 +1,7 @@
 //! Times of access (spec 05, section 9.5).
 //!
-//! Of a file that somebody holds a read notes the time in memory; it goes to the object with the
-//! file's next change, or when the file is not held any more.
+//! A read of a held file records the time in memory; it is written to the object with the file's
+//! next change, or when the file is released.
 
 use super::admission::DNODE_BYTES;
 use super::file_system::LiveFileSystem;
@@ -15,14 +15,14 @@ use rzfs_format::ObjectId;
 use rzfs_format::sa::Schema;
 use rzfs_format::znode::{FileFlags, Timestamp};
 
-/// Age from which on a time of access is renewed anyway, in seconds.
+/// Age in seconds after which an access time is updated anyway.
 const A_DAY: i64 = 24 * 60 * 60;
 
 impl LiveFileSystem {
-    /// Notes that somebody reads a file, if that changes its time of access.
+    /// Records a read of a file, if that changes its access time.
     ///
     /// # Errors
-    /// No file has this number.
+    /// The number is not that of a file.
     pub fn note_access(&self, object: ObjectId) -> Result<(), ZplError> {
         if self.options().access_times() == AccessTimes::Off || self.is_read_only() {
             return Ok(());
@@ -34,7 +34,7 @@ impl LiveFileSystem {
         }
         let mut state = node.write();
         state.pending_atime = Some(now);
-        // What nobody holds may be forgotten at any time.
+        // A file that is not held may be dropped at any time.
         if node.is_held() { Ok(()) } else { self.update(&mut state, |_, _| {}) }
     }
 
@@ -55,7 +55,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// Writes a time of access that was only noted.
+    /// Writes a pending access time.
     pub(super) fn flush_access_time(&self, node: &LiveNode) -> Result<(), ZplError> {
         let is_noted = node.state().read().pending_atime.is_some();
         if !is_noted || node.is_gone() || self.is_read_only() {
@@ -68,8 +68,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Writes all times of access that were only noted: to be called before the file system is
-    /// closed.
+    /// Writes all pending access times: to be called before the file system is closed.
     ///
     /// # Errors
     /// One cannot be written.

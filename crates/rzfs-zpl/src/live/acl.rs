@@ -1,5 +1,5 @@
-//! POSIX access control lists: what new files inherit of them, and how they go together with modes
-//! (spec 05, section 7.4).
+//! POSIX access control lists: their inheritance by new files, and their relation to modes (spec
+//! 05, section 7.4).
 
 use super::access_list::Inherited;
 use super::file_system::LiveFileSystem;
@@ -10,13 +10,13 @@ use rzfs_format::FormatError;
 use rzfs_format::acl::PosixAcl;
 use rzfs_format::dirent::FileKind;
 
-/// The attribute with the list that counts.
+/// The attribute with the effective list.
 pub(super) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute with the list that new files in a directory get.
+/// The attribute with the list inherited by new files in a directory.
 pub(super) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 impl LiveFileSystem {
-    /// The permissions and lists of a new file that asks for `permissions`.
+    /// The permissions and lists of a new file created with `permissions`.
     pub(super) fn inherited_acl(
         &self,
         parent: &NodeState,
@@ -55,7 +55,7 @@ impl LiveFileSystem {
         list.map_err(|_: FormatError| ZplError::Invalid { place, problem: "no such list" })
     }
 
-    /// The access list of a file after a change of its mode; `None` when it has none.
+    /// The access list of a file after a change of its mode; `None` without a list.
     pub(super) fn acl_of_mode(
         &self,
         state: &NodeState,

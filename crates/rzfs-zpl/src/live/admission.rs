@@ -1,5 +1,5 @@
-//! What a transaction has to pass before it begins: there is room for what it writes, and its group
-//! frees no more than it can remember.
+//! Conditions for a transaction to begin: there is room for what it writes, and its group's limit
+//! of frees is not exceeded.
 
 use super::options::DatasetSpace;
 use crate::error::ZplError;
@@ -9,26 +9,25 @@ use rzfs_dmu::txg::{OpenTx, Patience, TxgEngine};
 use rzfs_dsl::live::{SpaceDemand, SpaceRefusal};
 use rzfs_format::{ObjsetId, Txg};
 
-/// What changing a dnode writes: its block, the blocks above it, and a spill block, each with a
-/// copy of its own.
+/// Bytes written by a change of a dnode: its block, its parents, and a spill block, each with a
+/// second copy.
 pub(super) const DNODE_BYTES: u64 = 2 * ((16 << 10) + (2 << 10) + (16 << 10));
 
-/// What changing these dnodes takes, as far as it is claimed in a txg: they have changed in it
-/// already.
+/// The part of the demand for these dnodes already claimed in a txg, as they have changed in it.
 pub(super) fn claimed_dnodes(objects: &[&LiveObject], txg: Txg) -> u64 {
     objects.iter().filter(|object| object.is_dirty_in(txg)).count() as u64 * DNODE_BYTES
 }
 
-/// How far something has come that may take several groups.
+/// Progress of an operation that may span several groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress<T, R = ()> {
     /// It is done.
     Done(T),
-    /// There is more to do when a group is on disk.
+    /// It continues when a group is on disk.
     Paused { until: Txg, rest: R },
 }
 
-/// What transactions of a dataset have to pass.
+/// The admission of transactions of a dataset.
 pub(super) struct Admission<'a> {
     pub(super) engine: &'a Arc<TxgEngine>,
     pub(super) space: &'a dyn DatasetSpace,
@@ -36,11 +35,11 @@ pub(super) struct Admission<'a> {
     pub(super) patience: Patience,
 }
 
-/// What came of beginning a transaction that frees blocks.
+/// The result of beginning a transaction that frees blocks.
 pub(super) enum Freeing {
     /// It has begun.
     Begun(OpenTx),
-    /// This group frees as much as it may.
+    /// This group has reached its limit of frees.
     After(Txg),
 }
 
@@ -77,8 +76,8 @@ impl Admission<'_> {
         }
     }
 
-    /// Begins a transaction that writes up to `bytes` and frees so many blocks on disk, unless
-    /// its group frees too many already.
+    /// Begins a transaction that writes up to `bytes` and frees this many blocks on disk, unless
+    /// its group has reached its limit of frees.
     pub(super) fn begin_freeing(
         &self,
         objects: &[&LiveObject],

@@ -1,4 +1,4 @@
-//! Reserving space for files and making holes in them, as `fallocate` does (spec 05, section 9.2).
+//! Reserving space for files and punching holes, as `fallocate` does (spec 05, section 9.2).
 
 use super::admission::{Freeing, Progress};
 use super::caller::Caller;
@@ -13,26 +13,26 @@ use rzfs_format::sa::Attribute;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
 
-/// What becomes of a range of a file.
+/// The operation on a range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Allocation {
-    /// The file reaches so far at least; nothing is reserved beyond a look at what is available.
+    /// Extends the file to the end of the range; space is only checked, not reserved.
     Reserve,
-    /// There is a look at what is available, and nothing else but that set-user-id and set-group-id
-    /// go as with every change.
+    /// Only checks the available space, and clears set-user-id and set-group-id as every change
+    /// does.
     ReserveKeepSize,
-    /// It becomes a hole.
+    /// Punches a hole.
     Punch,
-    /// It becomes a hole, and the file reaches so far at least.
+    /// Punches a hole, and extends the file to the end of the range.
     Zero,
 }
 
-/// What the accounts of space know.
+/// How current the space accounts are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Accounts {
-    /// Not what was written last.
+    /// Without the latest writes.
     Open,
-    /// All that was written before somebody waited for them.
+    /// With everything written before a wait for them.
     Settled,
 }
 
@@ -40,8 +40,8 @@ impl LiveFileSystem {
     /// Reserves or frees a range of a file, as `fallocate` does.
     ///
     /// # Errors
-    /// It is no regular file, its flags forbid it, it would become too long, or so much space is
-    /// not available.
+    /// It is not a regular file, its flags forbid it, it would become too long, or the space is not
+    /// available.
     pub fn allocate(
         &self,
         object: ObjectId,
@@ -67,17 +67,17 @@ impl LiveFileSystem {
         }
     }
 
-    /// Whether reserving so many bytes waits for a transaction group: then it is to be done by
-    /// somebody for whom nobody else waits.
+    /// Whether reserving this many bytes waits for a transaction group: then it belongs in a thread
+    /// that may block.
     #[must_use]
     pub fn waits_for_accounts(&self, len: u64) -> bool {
         let options = self.options();
-        // What is written next is not in the accounts yet, and may be much of what there is.
+        // Pending writes are not in the accounts yet, and may be a large part of the space.
         reserved(&options, len) > available(&*options.space) / 2
     }
 
-    /// Refuses to reserve what there is no room for; tells what has to be on disk before that is
-    /// known. Nothing keeps the room for the file: others may take it before it is written.
+    /// Refuses to reserve more than the available space; returns what must be on disk before that
+    /// is known. The space is not kept for the file: others may use it before it is written.
     fn require_room(&self, len: u64, accounts: Accounts) -> Result<Progress<()>, ZplError> {
         if accounts == Accounts::Open && self.waits_for_accounts(len) {
             return Ok(Progress::Paused { until: self.engine.open_txg(), rest: () });
@@ -89,8 +89,8 @@ impl LiveFileSystem {
         }
     }
 
-    /// Does it, or the end of it when too much would be freed together: then the rest is so many
-    /// bytes at the beginning of the range.
+    /// Performs the operation, or its end when too much would be freed together: the remainder is
+    /// then this many bytes at the start of the range.
     fn allocate_locked(
         &self,
         state: &mut NodeState,
@@ -173,13 +173,13 @@ impl LiveFileSystem {
     }
 }
 
-/// What has to be free for so many bytes, in hundredths of a byte.
+/// The space required for this many bytes, in hundredths of a byte.
 fn reserved(options: &LiveOptions, len: u64) -> u128 {
     let percent = options.fallocate_reserve_percent;
     u128::from(options.space.with_copies(len)) * u128::from(percent)
 }
 
-/// What is free, in hundredths of a byte.
+/// The available space, in hundredths of a byte.
 fn available(space: &dyn DatasetSpace) -> u128 {
     u128::from(space.usage().available) * 100
 }

@@ -29,9 +29,9 @@ const GROUP_EXECUTE: u32 = 0o010;
 /// A new time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TimeChange {
-    /// The present.
+    /// The current time.
     Now,
-    /// This one.
+    /// This time.
     At(Timestamp),
 }
 
@@ -44,7 +44,7 @@ pub struct FlagChange {
     pub clear: FileFlags,
 }
 
-/// Which attributes of a file change; those that are `None` stay.
+/// The attributes of a file to change; those that are `None` stay.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AttributeChange {
     /// The twelve permission bits.
@@ -70,7 +70,7 @@ impl AttributeChange {
         *self == Self::default()
     }
 
-    /// What the log says of it, and of the mode, if that changes too.
+    /// The log record's attributes, including the mode, if that changes too.
     fn logged(&self, changes_mode: bool) -> LoggedAttributes {
         let bits = [
             (changes_mode || self.permissions.is_some(), SetAttr::MODE),
@@ -86,14 +86,14 @@ impl AttributeChange {
         }
     }
 
-    /// Whether something changes that an immutable file keeps.
+    /// Whether it changes something that an immutable file protects.
     fn changes_immutable(&self) -> bool {
         let others = Self { flags: None, project: None, ..*self };
         !others.is_nothing()
     }
 
-    /// Whether something changes that a file keeps to which one can only append. That it was
-    /// touched just now can be noted.
+    /// Whether it changes something that an append-only file protects. Setting times to the current
+    /// time is allowed.
     fn changes_append_only(&self) -> bool {
         let is_touched = [self.atime, self.mtime] == [Some(TimeChange::Now); 2];
         let sets_times = (self.atime.is_some() || self.mtime.is_some()) && !is_touched;
@@ -101,7 +101,7 @@ impl AttributeChange {
     }
 }
 
-/// The flags that bind everybody, so that only the superuser may change them.
+/// The flags that restrict everybody, so that only the superuser may change them.
 fn binding() -> FileFlags {
     FileFlags::IMMUTABLE.with(FileFlags::APPENDONLY).with(FileFlags::NOUNLINK)
 }
@@ -130,13 +130,13 @@ pub(super) fn settable() -> FileFlags {
 }
 
 impl LiveFileSystem {
-    /// Changes attributes. A new length, and a new mode of a file with an access control list,
-    /// are transactions of their own before the one of the rest. Whether the caller may change
-    /// flags and projects is checked here.
+    /// Changes attributes. A new length, and a new mode of a file with an access control list, are
+    /// set in separate transactions first. Whether the caller may change flags and projects is
+    /// checked here.
     ///
     /// # Errors
-    /// The file's flags or its kind forbid it, the caller may not do it, a new owner's quota is
-    /// used up, or files have no project ids here.
+    /// The file's flags or its kind forbid it, the caller lacks the right, a new owner's quota is
+    /// exceeded, or files have no project ids here.
     pub fn set_attributes(
         &self,
         object: ObjectId,
@@ -183,13 +183,13 @@ impl LiveFileSystem {
         if !change.is_nothing() {
             self.change_attributes(state, &change)?;
         }
-        // Whoever asked is told of all that has become of the file.
+        // The caller gets all new attributes of the file.
         state.take_setid_cleared();
         state.attributes().map(Progress::Done)
     }
 
-    /// Refuses changes of flags and projects by those who may not make them: unlike modes, the
-    /// system does not check all ways to these.
+    /// Refuses changes of flags and projects by unprivileged callers: unlike for modes, the kernel
+    /// does not check all paths to these.
     fn check_right(
         &self,
         state: &NodeState,
@@ -311,8 +311,8 @@ impl LiveFileSystem {
         }
     }
 
-    /// What becomes of the directory of extended attributes, and of the files in it: they belong
-    /// to whom their file belongs.
+    /// The changes of the extended attribute directory and its files: they have the same owner as
+    /// their file.
     fn plan_hidden(
         &self,
         state: &NodeState,
@@ -353,7 +353,7 @@ fn change_owner(values: &mut Values, schema: &Schema, change: &AttributeChange) 
     }
 }
 
-/// The permissions of a file that gets another owner, if they change.
+/// The permissions of a file after a change of owner, if they change.
 fn without_set_ids(permissions: u32) -> Option<u32> {
     let mut without = permissions & !SET_USER_ID;
     if permissions & GROUP_EXECUTE != 0 {

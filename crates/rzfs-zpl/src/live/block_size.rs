@@ -1,9 +1,9 @@
-//! Sizes of files' blocks: how the first one grows (spec 05, section 5.5), and which ones a file
+//! Block sizes of files: how the first block grows (spec 05, section 5.5), and which sizes a file
 //! system cannot write.
 //!
-//! What is encrypted with CCM is shorter than 16 MiB. A block of that size from elsewhere is there
-//! because its contents compressed; those that somebody writes over them may not. So it is read,
-//! shared and freed as a whole, and nothing else; a file without contents has no such blocks.
+//! CCM cannot encrypt blocks of 16 MiB. A received block of that size exists because its contents
+//! compressed; its new contents may not. So it is only read, shared and freed as a whole; a file
+//! without contents has no such blocks.
 
 use super::file_system::LiveFileSystem;
 use crate::error::ZplError;
@@ -11,11 +11,11 @@ use rzfs_dmu::live::{LiveObject, Transaction};
 
 const SECTOR: u64 = 512;
 
-/// The size of a file's only block so that it can reach to `end`; `None` if it stays. A file with
-/// several blocks, or that is longer than its first one, is not asked for.
+/// The new size of a file's only block so that it reaches to `end`; `None` if it stays. Not called
+/// for files with several blocks, or longer than the first one.
 ///
-/// It grows up to the size of records. When it is larger and no power of two, because records
-/// were larger once, it grows to the next power of two.
+/// It grows up to the record size. If it is larger and not a power of two, because records used to
+/// be larger, it grows to the next power of two.
 fn grown_block(block_size: u64, record_size: u64, end: u64) -> Option<u64> {
     if end <= block_size {
         return None;
@@ -29,21 +29,21 @@ fn grown_block(block_size: u64, record_size: u64, end: u64) -> Option<u64> {
     Some(wanted.min(most)).filter(|size| *size > block_size)
 }
 
-/// Bytes of the blocks that a write of `offset..end` changes. `grown` is the size that the first
-/// block gets, if it does not stay.
+/// Total size of the blocks changed by a write of `offset..end`. `grown` is the new size of the
+/// first block, if it changes.
 pub(super) fn written_bytes(block_size: u64, grown: Option<u64>, offset: u64, end: u64) -> u64 {
     let size = grown.unwrap_or(block_size).max(1);
     let covered = end.next_multiple_of(size) - offset / size * size;
-    // The first block is written anew wherever the data is.
+    // The first block is rewritten wherever the data is.
     if grown.is_some() && offset >= size { covered + size } else { covered }
 }
 
 impl LiveFileSystem {
-    /// The size that the only block of a file of `size` bytes gets so that it can reach to `end`;
-    /// `None` if it stays.
+    /// The new size of the only block of a file of `size` bytes so that it reaches to `end`; `None`
+    /// if it stays.
     ///
     /// # Errors
-    /// It would have to be one that the file system's cipher cannot take.
+    /// The file system's cipher cannot encrypt such a block.
     pub(super) fn grown_size(
         &self,
         object: &LiveObject,
@@ -55,7 +55,7 @@ impl LiveFileSystem {
             return Ok(None);
         }
         let record_size = u64::from(self.options().reading.record_size);
-        // Contents that do not compress have to be encrypted as they are.
+        // Incompressible contents must be encrypted at full size.
         let most = self.objset().key().map_or(record_size, |key| key.suite().max_block_size());
         let record_size = record_size.min(most);
         let grown = grown_block(block_size, record_size, end.max(size));
@@ -63,8 +63,7 @@ impl LiveFileSystem {
         Ok(grown)
     }
 
-    /// Makes the only block of a file of `size` bytes large enough to reach to `end`, as far as
-    /// blocks grow.
+    /// Grows the only block of a file of `size` bytes to reach to `end`, as far as blocks grow.
     pub(super) fn grow_block(
         &self,
         tx: &dyn Transaction,
@@ -78,12 +77,12 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Whether a block of so many bytes can be written whatever it holds.
+    /// Whether a block of this size can be written with any contents.
     pub(super) fn can_store(&self, block_size: u64) -> bool {
         self.objset().key().is_none_or(|key| key.suite().can_encrypt(block_size))
     }
 
-    /// Checks that blocks of so many bytes can be written to a file whatever they hold.
+    /// Checks that blocks of this size can be written to a file with any contents.
     pub(super) fn check_storable(
         &self,
         object: &LiveObject,
@@ -95,7 +94,7 @@ impl LiveFileSystem {
         Err(ZplError::TooBig { place: self.place(object.id()) })
     }
 
-    /// Makes the block of a file that has no contents any more one that can be written.
+    /// Resets the block of a file without contents to a writable size.
     pub(super) fn shrink_empty(
         &self,
         tx: &dyn Transaction,
@@ -108,8 +107,8 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Checks that the blocks of a file can be written in which something begins or ends at these
-    /// places.
+    /// Checks that the file's blocks can be written if something begins or ends inside them at
+    /// these places.
     pub(super) fn check_edges(&self, object: &LiveObject, edges: &[u64]) -> Result<(), ZplError> {
         let block_size = u64::from(object.data_block_size()?);
         if edges.iter().all(|edge| edge.is_multiple_of(block_size)) {

@@ -1,13 +1,13 @@
-//! Who asks for changes.
+//! The callers of changes.
 
-/// Who asks for a change.
+/// The caller of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Caller {
     /// The user.
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// What the caller may do beyond what modes say.
+    /// Privileges beyond the mode bits.
     pub privilege: Privilege,
 }
 

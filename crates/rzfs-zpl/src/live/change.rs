@@ -1,16 +1,16 @@
-//! How an operation changes things: it locks files, works out what they become, begins a
-//! transaction, and changes them.
+//! How an operation works: it locks files, computes their changes, begins a transaction, and
+//! applies them.
 //!
-//! Locks come first, then the transaction: while it is open nothing is locked but tables, for the
-//! time of one change. So no transaction waits for one that waits for it.
+//! Locks come first, then the transaction: while it is open only tables are locked, for a single
+//! change. So transactions never wait for each other.
 //!
-//! Whoever reads a file must not wait for somebody who has locked it and waits for a suspended
-//! pool. So an operation of a file system whose callers wait leaves its locks and ends with
-//! [`ZplError::Suspended`] before it has changed anything; the caller waits, and tries again. What
-//! changes names and attributes goes on in memory first, as the kernel locks a directory for as
-//! long as a name in it changes, and nobody could list it meanwhile.
+//! Readers of a file must not wait for an operation that holds its lock and waits for a suspended
+//! pool. So in a file system whose callers wait, an operation releases its locks and returns
+//! [`ZplError::Suspended`] before it has changed anything; the caller waits and retries. Changes of
+//! names and attributes continue in memory first, as the kernel locks a directory while a name in
+//! it changes, and it could not be listed meanwhile.
 //!
-//! The locks' order:
+//! Lock order:
 //!
 //! ```text
 //! renaming ─> files by number ─> xattr directories and files of these ─> schema ─> transaction
@@ -34,11 +34,11 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::znode::FileFlags;
 
-/// Groups for which a change waits that finds no room while removed files give theirs back: what is
-/// freed can be used two groups later.
+/// Groups that a change without room waits for while removed files are freed: freed space is
+/// available two groups later.
 const MOST_WAITS: u32 = 8;
 
-/// What a file's attributes become.
+/// The new attributes of a file.
 #[derive(Debug)]
 pub(super) struct Prepared {
     values: Values,
@@ -47,8 +47,7 @@ pub(super) struct Prepared {
 }
 
 impl LiveFileSystem {
-    /// Begins a transaction of somebody who changes files: of these objects and new ones, once
-    /// there is room for it.
+    /// Begins a transaction that changes files: these objects and new ones, once there is room.
     pub(super) fn begin(
         &self,
         objects: &[&LiveObject],
@@ -57,8 +56,8 @@ impl LiveFileSystem {
         self.begin_unless_claimed(objects, demand, |_| 0)
     }
 
-    /// The same for a change some of whose blocks may be dirty already: `claimed` says how many
-    /// bytes of what is demanded another transaction of a txg has claimed.
+    /// The same for a change whose blocks may already be dirty: `claimed` returns the bytes of the
+    /// demand already claimed by another transaction of a txg.
     pub(super) fn begin_unless_claimed(
         &self,
         objects: &[&LiveObject],
@@ -76,8 +75,7 @@ impl LiveFileSystem {
         self.options().changes() == Changes::Refused
     }
 
-    /// Begins a transaction of an administrator, also of a file system whose files cannot be
-    /// changed.
+    /// Begins an administrative transaction, even in a read-only file system.
     pub(super) fn begin_administration(
         &self,
         objects: &[&LiveObject],
@@ -96,7 +94,7 @@ impl LiveFileSystem {
         let mut waits = 0;
         loop {
             match self.admission(&self.options()).begin(objects, demand, &claimed) {
-                // Removed files are giving their space back, unless snapshots have it too.
+                // Removed files are being freed, unless snapshots share their space.
                 Err(ZplError::NoSpace { .. } | ZplError::Quota { .. })
                     if !matches!(demand, SpaceDemand::Frees(_))
                         && self.reclaimer.is_busy()
@@ -114,13 +112,13 @@ impl LiveFileSystem {
         }
     }
 
-    /// Waits until a group is on disk, for a change that begins or goes on then.
+    /// Waits until a group is on disk, for a change that begins or continues then.
     pub(super) fn wait_for(&self, txg: Txg) -> Result<(), ZplError> {
         Ok(self.engine.wait_synced_with(txg, self.patience())?)
     }
 
-    /// Begins a transaction that writes up to `bytes` and frees so many blocks on disk, unless
-    /// its group frees too many already.
+    /// Begins a transaction that writes up to `bytes` and frees this many blocks on disk, unless
+    /// its group has reached its limit of frees.
     pub(super) fn begin_freeing(
         &self,
         objects: &[&LiveObject],
@@ -137,7 +135,7 @@ impl LiveFileSystem {
         Ok(begun)
     }
 
-    /// The way to transactions.
+    /// The admission of transactions.
     pub(super) fn admission<'a>(&'a self, options: &'a LiveOptions) -> Admission<'a> {
         Admission {
             engine: &self.engine,
@@ -147,7 +145,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// Works out what a file's attributes become.
+    /// Computes the new attributes of a file.
     pub(super) fn prepare(
         &self,
         state: &NodeState,
@@ -171,12 +169,12 @@ impl LiveFileSystem {
 }
 
 impl Prepared {
-    /// Changes an attribute that has a value; its length stays.
+    /// Changes an attribute of the same length that has a value.
     pub(super) fn set_u64(&mut self, attribute: Attribute, value: u64) {
         self.values.set_u64(&self.schema, attribute, value);
     }
 
-    /// Makes it so.
+    /// Applies the changes.
     pub(super) fn apply(self, tx: &dyn Transaction, state: &mut NodeState) -> Result<(), ZplError> {
         let place = state.place();
         let corrupt = |source| ZplError::Corrupt { place, source };
@@ -195,17 +193,17 @@ impl Prepared {
     }
 }
 
-/// What has changed about a file, for its times and flags.
+/// The kind of change to a file, for its times and flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Touch {
-    /// Its contents, or the names in it: also a change of attributes.
+    /// Its contents, or its names if it is a directory; also changes the attributes.
     Contents,
     /// Its attributes.
     Attributes,
 }
 
 impl LiveFileSystem {
-    /// Notes a change in times and flags.
+    /// Updates times and flags for a change.
     pub(super) fn touch(&self, values: &mut Values, schema: &Schema, touch: Touch) {
         let now = self.options().clock.now();
         if touch == Touch::Contents {

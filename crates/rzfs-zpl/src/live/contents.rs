@@ -23,30 +23,30 @@ use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
 use std::ops::Range;
 
-/// Most bytes that one transaction writes, but for a single larger block.
+/// Maximum bytes written by one transaction, except for a single larger block.
 const CHUNK: u64 = 1 << 20;
-/// Longest file.
+/// Maximum file length.
 pub(super) const MAX_SIZE: u64 = i64::MAX as u64;
-/// Where somebody who opens a file is going to write.
+/// Where an opened file will be written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Writing {
-    /// Everywhere, which append-only files forbid.
+    /// Anywhere, which append-only files forbid.
     Anywhere,
-    /// Where the file ends (`O_APPEND`).
+    /// At the end of the file (`O_APPEND`).
     AtEnd,
 }
 
-/// Where a write begins.
+/// The position of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WriteAt {
     /// At this byte.
     Offset(u64),
-    /// Where the file ends when nobody else writes any more.
+    /// At the end of the file, after concurrent writes.
     End,
 }
 
 impl LiveFileSystem {
-    /// Whether a file cannot have so many bytes from `offset` on.
+    /// Whether a file would be too long with `len` bytes at `offset`.
     pub(super) fn is_too_long(&self, offset: u64, len: u64) -> bool {
         offset.checked_add(len).is_none_or(|end| end > MAX_SIZE)
     }
@@ -54,7 +54,7 @@ impl LiveFileSystem {
     /// Checks that a file can be opened for writing.
     ///
     /// # Errors
-    /// It is no regular file, or its flags forbid it.
+    /// It is not a regular file, or its flags forbid it.
     pub fn open_for_writing(&self, object: ObjectId, where_to: Writing) -> Result<(), ZplError> {
         let node = self.node(object)?;
         let state = node.state().read();
@@ -79,8 +79,8 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Refuses to write contents while the pool is suspended, where the callers wait for it:
-    /// memory is for what changes names.
+    /// Refuses to write contents while the pool is suspended, where callers wait: memory is
+    /// reserved for name operations.
     fn check_devices(&self) -> Result<(), ZplError> {
         match self.patience() {
             Patience::Leave if self.engine.lets_wait() => Err(ZplError::Suspended),
@@ -88,12 +88,12 @@ impl LiveFileSystem {
         }
     }
 
-    /// Writes into a file and says where the data ended up and how much of it: less than all when
-    /// something went wrong on the way.
+    /// Writes to a file and returns the position and number of bytes written: fewer than requested
+    /// after an error.
     ///
     /// # Errors
-    /// Nothing was written: it is no regular file, its flags forbid it, it would become too long,
-    /// a quota or the space is used up, or a block cannot be read.
+    /// Nothing was written: it is not a regular file, its flags forbid it, it would become too
+    /// long, a quota or the space is exceeded, or a block cannot be read.
     pub fn write(
         &self,
         object: ObjectId,
@@ -144,7 +144,7 @@ impl LiveFileSystem {
         Ok((offset, written))
     }
 
-    /// Writes the beginning of `data` in one transaction; says how much.
+    /// Writes the beginning of `data` in one transaction; returns its length.
     fn write_chunk(
         &self,
         state: &mut NodeState,
@@ -157,7 +157,7 @@ impl LiveFileSystem {
         let object = state.object().clone();
         let block_size = u64::from(object.data_block_size()?);
         let record_size = u64::from(self.options().reading.record_size).max(block_size);
-        // Up to a boundary of blocks, whatever size the first one gets.
+        // Up to a block boundary, whatever the new size of the first block.
         let most = CHUNK.max(record_size);
         let len = (most - offset % record_size).min(data.len() as u64);
         let data = data.get(..len as usize).unwrap_or_default();
@@ -191,8 +191,8 @@ impl LiveFileSystem {
         Ok(data.len())
     }
 
-    /// Takes set-user-id and set-group-id from a file that an ordinary user changes; as Linux
-    /// does, the latter only if it is executable.
+    /// Clears set-user-id and set-group-id of a file changed by an ordinary user; as in Linux, the
+    /// latter only if it is executable.
     pub(super) fn clear_set_id(
         &self,
         state: &NodeState,
@@ -206,21 +206,21 @@ impl LiveFileSystem {
         }
     }
 
-    /// Whether a file has lost set-user-id or set-group-id by a change of its contents since this
-    /// was asked the last time: whoever keeps its attributes has to ask for them again.
+    /// Whether a file has lost set-user-id or set-group-id by a change of its contents since the
+    /// last call: cached attributes must then be refreshed.
     ///
     /// # Errors
-    /// No file has this number.
+    /// The number is not that of a file.
     pub fn take_setid_cleared(&self, object: ObjectId) -> Result<bool, ZplError> {
         let node = self.node(object)?;
         let lost = node.state().read().take_setid_cleared();
         Ok(lost)
     }
 
-    /// Makes a file so long: what lies beyond is gone, what is new reads as zeros.
+    /// Sets the length of a file: data beyond is removed, new bytes read as zeros.
     ///
     /// # Errors
-    /// It is no regular file, its flags forbid it, or it would become too long.
+    /// It is not a regular file, its flags forbid it, or it would become too long.
     pub fn truncate(&self, object: ObjectId, size: u64, caller: Caller) -> Result<(), ZplError> {
         let node = self.node(object)?;
         loop {
@@ -232,8 +232,8 @@ impl LiveFileSystem {
         }
     }
 
-    /// Whether giving a file this length, or making a hole of this range, takes several groups:
-    /// then it is to be done by somebody for whom nobody else waits.
+    /// Whether setting this length, or punching this range, spans several groups: then it belongs
+    /// in a thread that may block.
     #[must_use]
     pub fn takes_many_groups(&self, object: ObjectId, bytes: Range<u64>) -> bool {
         let Ok(node) = self.node(object) else { return false };
@@ -244,7 +244,7 @@ impl LiveFileSystem {
             && (bytes.end - bytes.start.min(bytes.end)) / block_size.max(1) > room
     }
 
-    /// Gives a file that is locked this length, or one in between when too much would be freed
+    /// Sets the length of a locked file, or an intermediate one when too much would be freed
     /// together.
     pub(super) fn truncate_locked(
         &self,
@@ -309,12 +309,12 @@ impl LiveFileSystem {
         Ok(Progress::Paused { until: tx.txg(), rest: () })
     }
 
-    /// Bytes of the blocks that are changed where a range begins and ends.
+    /// Total size of the blocks changed at the edges of a range.
     pub(super) fn edge_bytes(&self, object: &LiveObject) -> Result<u64, ZplError> {
         Ok(DNODE_BYTES + 2 * u64::from(object.data_block_size()?))
     }
 
-    /// Makes a file longer, with a block that could hold it.
+    /// Extends a file, with a block that could hold it.
     pub(super) fn extend(
         &self,
         state: &mut NodeState,
@@ -333,7 +333,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Logs a new length, and the mode if it was another one before.
+    /// Logs a new length, and the mode if it changed.
     pub(super) fn log_size(&self, tx: &dyn Transaction, state: &NodeState, mode: u32) {
         let mut mask = SetAttr::SIZE | SetAttr::MTIME;
         if state.znode().mode != mode {
@@ -344,8 +344,8 @@ impl LiveFileSystem {
     }
 }
 
-/// The mode that a file has once somebody has changed it who may not keep set-user-id and
-/// set-group-id, if it is another one.
+/// The mode of a file after a change by a caller who may not keep set-user-id and set-group-id, if
+/// it differs.
 pub(super) fn mode_without_set_id(state: &NodeState, caller: Caller) -> Option<u32> {
     const EXECUTE: u32 = 0o111;
     let mode = state.znode().mode;
@@ -354,8 +354,8 @@ pub(super) fn mode_without_set_id(state: &NodeState, caller: Caller) -> Option<u
     (caller.privilege == Privilege::Ordinary && mode & gone != 0).then_some(mode & !gone)
 }
 
-/// Reads the blocks that a change of these bytes leaves as they are in part, so that it does not
-/// fail when it has changed one of them: then they are in the cache.
+/// Reads the blocks partly kept by a change of these bytes into the cache, so that it does not fail
+/// halfway.
 pub(super) fn read_edges(object: &LiveObject, offset: u64, end: u64) -> Result<(), ZplError> {
     let block_size = u64::from(object.data_block_size()?);
     let (first, last) = (offset / block_size, end.saturating_sub(1) / block_size);

@@ -1,5 +1,5 @@
-//! Copying ranges of files: whole blocks are shared where that is possible, the rest is read and
-//! written (spec 05, section 9.7).
+//! Copying ranges of files: whole blocks are shared where possible, the rest is read and written
+//! (spec 05, section 9.7).
 
 use super::caller::Caller;
 use super::contents::WriteAt;
@@ -8,14 +8,14 @@ use super::sharing::{CopySource, FilePlace};
 use crate::error::ZplError;
 use rzfs_format::ObjectId;
 
-/// Bytes that are read and written within one request at most: it has to end some time.
+/// Maximum bytes read and written within one request, so that it ends.
 const MAX_COPY: u64 = 32 << 20;
-/// Bytes that are copied, one way or the other, within one request at most.
+/// Maximum bytes copied within one request, by sharing or writing.
 const MAX_REQUEST: u64 = 1 << 30;
-/// Bytes that are read and written at a time.
+/// Bytes read and written at a time.
 const COPY_PIECE: u64 = 1 << 20;
-/// How much to read and write before sharing is tried again: up to where blocks begin, if they
-/// begin at the same places in both files.
+/// The number of bytes to copy before sharing is tried again: up to a block boundary, if the
+/// boundaries of both files coincide.
 fn piece(from: u64, to: u64, block_size: u64) -> u64 {
     let unit = COPY_PIECE.max(block_size);
     if block_size == 0 || from % block_size != to % block_size {
@@ -25,14 +25,14 @@ fn piece(from: u64, to: u64, block_size: u64) -> u64 {
 }
 
 impl LiveFileSystem {
-    /// Copies a range of a file into one of this file system, as far as it goes within one
-    /// request; says how far: less than `len` also at the end of the source. Blocks that are on
-    /// disk are shared with the source if the pool, the properties of both file systems and the
-    /// sizes of the blocks allow it; all else is read and written.
+    /// Copies a range of a file into one of this file system, within the limits of one request;
+    /// returns the number of bytes: less than `len` also at the end of the source. Blocks on disk
+    /// are shared with the source if the pool, the properties of both file systems and the block
+    /// sizes allow it; all else is read and written.
     ///
     /// # Errors
     /// Nothing was copied: the ranges overlap in one file, the target's flags forbid it, it would
-    /// become too long, a quota or the space is used up, or a block cannot be read.
+    /// become too long, a quota or the space is exceeded, or a block cannot be read.
     pub fn copy_range<'a>(
         &self,
         to: FilePlace,
@@ -81,7 +81,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// Reads and writes a part of a range.
+    /// Copies a part of a range by reading and writing.
     fn copy_piece(
         &self,
         to: FilePlace,

@@ -1,4 +1,4 @@
-//! Making files and giving them further names (spec 05, sections 3.4 and 5).
+//! Creating files and links (spec 05, sections 3.4 and 5).
 
 use super::access_list::Inherited;
 use super::admission::{DNODE_BYTES, claimed_dnodes};
@@ -28,12 +28,12 @@ pub(super) const SET_GROUP_ID: u32 = 0o2000;
 pub(super) const SET_USER_ID: u32 = 0o4000;
 const GROUP_EXECUTE: u32 = 0o010;
 const PERMISSION_BITS: u32 = 0o7777;
-/// Most links of a file.
+/// Maximum number of links of a file.
 pub(super) const MAX_LINKS: u64 = i32::MAX as u64;
-/// Longest target of a new symbolic link.
+/// Maximum length of a new symbolic link's target.
 const MAX_TARGET: usize = 4095;
 
-/// What kind of file a new file is.
+/// The kind of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NewKind<'a> {
     /// A regular file.
@@ -66,20 +66,20 @@ impl NewKind<'_> {
     }
 }
 
-/// What a new file is to be.
+/// The parameters of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NewFile<'a> {
     /// Its kind.
     pub kind: NewKind<'a>,
-    /// The twelve permission bits that are asked for.
+    /// The twelve requested permission bits.
     pub permissions: u32,
-    /// Permissions to take away, unless the directory has a default access control list.
+    /// The permissions to clear, unless the directory has a default access control list.
     pub umask: u32,
-    /// Whose it is.
+    /// Its owner.
     pub caller: Caller,
 }
 
-/// Whether a new file gets a name at once.
+/// Whether a new file is linked at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Naming<'a> {
     /// This one.
@@ -89,7 +89,7 @@ pub(super) enum Naming<'a> {
 }
 
 impl LiveFileSystem {
-    /// Refuses names that no entry can have, and `.zfs` in the root.
+    /// Refuses invalid names, and `.zfs` in the root.
     pub(super) fn check_new_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
         let is_bad =
             matches!(name, b"" | b"." | b"..") || name.iter().any(|b| *b == b'/' || *b == 0);
@@ -104,7 +104,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Refuses to add names to what is no directory, is gone, or does not change.
+    /// Refuses to add names to something that is not a directory, is removed, or is immutable.
     pub(super) fn check_grows(&self, directory: &NodeState) -> Result<(), ZplError> {
         let place = directory.place();
         directory.require_directory()?;
@@ -117,11 +117,11 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Makes a file in a directory.
+    /// Creates a file in a directory.
     ///
     /// # Errors
-    /// The name is there already or no entry can have it, `directory` is none or does not change,
-    /// a quota or the space is used up.
+    /// The name exists or is invalid, `directory` is not a directory or is immutable, a quota or
+    /// the space is exceeded.
     pub fn create(
         &self,
         directory: ObjectId,
@@ -135,7 +135,7 @@ impl LiveFileSystem {
         state.attributes()
     }
 
-    /// Makes a file with a name in a directory, or without one.
+    /// Creates a file in a directory, with or without a name.
     pub(super) fn make(
         &self,
         directory: ObjectId,
@@ -229,7 +229,7 @@ impl LiveFileSystem {
         Ok(self.source.nodes.insert(LiveNode::new(state)))
     }
 
-    /// What naming something in a directory writes at most.
+    /// Maximum bytes written by adding a name to a directory.
     pub(super) fn naming_bytes(
         &self,
         directory: &NodeState,
@@ -299,7 +299,7 @@ impl LiveFileSystem {
         })
     }
 
-    /// Notes in a directory that a file of this kind came (+1) or went (-1).
+    /// Updates a directory for a file of this kind that was added (+1) or removed (-1).
     pub(super) fn change_names(
         &self,
         directory: &NodeState,
@@ -332,11 +332,11 @@ impl LiveFileSystem {
         })
     }
 
-    /// Gives a file another name.
+    /// Links a file under another name.
     ///
     /// # Errors
-    /// As [`LiveFileSystem::create`]; or the file is a directory, is gone, does not change, has
-    /// too many links, or belongs to another project than the directory.
+    /// As [`LiveFileSystem::create`]; or the file is a directory, is removed, is immutable, has too
+    /// many links, or belongs to another project than the directory.
     pub fn link(
         &self,
         object: ObjectId,
@@ -347,7 +347,7 @@ impl LiveFileSystem {
         if object == directory {
             return Err(ZplError::NotPermitted { place: self.place(object) });
         }
-        // Held, so that it is not reclaimed meanwhile if it has no name.
+        // Held, so that it is not reclaimed meanwhile if it is unlinked.
         let (file, parent) = (self.hold_node(object)?, self.node(directory)?);
         let result = self.link_held(&file, &parent, name);
         let result = result.and_then(|attributes| {
@@ -395,7 +395,7 @@ impl LiveFileSystem {
         let tx = self.begin(&objects, SpaceDemand::Takes(demand))?;
         let entry = DirectoryEntry { object, kind: Some(kind) };
         let into = locked.get_mut(directory).ok_or_else(gone)?;
-        // Where the set is damaged the file would lose its space in spite of its name.
+        // In a damaged set the file would lose its space in spite of its name.
         if was_unnamed {
             self.unqueue(&tx, object)?;
         }
@@ -410,7 +410,7 @@ impl LiveFileSystem {
         new_file.apply(&tx, state)?;
         if was_unnamed {
             file.named();
-            // Nothing was logged of a file without a name.
+            // Nothing was logged for an unlinked file.
             self.log_nothing(&tx);
         } else {
             self.log_link(&tx, directory, object, name);
@@ -432,7 +432,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Refuses to let a file into a directory whose project its files inherit.
+    /// Refuses a file of another project in a directory with project inheritance.
     pub(super) fn check_project(
         &self,
         state: &NodeState,
@@ -446,7 +446,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Makes a regular file without a name, which is held until it is dropped or linked.
+    /// Creates an unlinked regular file, which is held until it is dropped or linked.
     ///
     /// # Errors
     /// As [`LiveFileSystem::create`].

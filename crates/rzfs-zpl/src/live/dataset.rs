@@ -1,4 +1,4 @@
-//! A file system on a dataset of a running pool: within its space, and as its properties say.
+//! A file system on a dataset of a live pool: with its space limits and properties.
 
 use super::file_system::LiveFileSystem;
 use super::options::{
@@ -39,9 +39,9 @@ impl DatasetSpace for HeadBudget {
 }
 
 impl LiveFileSystem {
-    /// Opens the file system of a head. It keeps within the space of the dataset and of the pool,
-    /// and behaves as the dataset's properties say from then on; `options` tell the rest. What its
-    /// intent log has is replayed first.
+    /// Opens the file system of a head. It respects the space limits of the dataset and the pool,
+    /// and follows the dataset's properties; `options` has the rest. Its intent log is replayed
+    /// first.
     ///
     /// # Errors
     /// As [`LiveFileSystem::open`].
@@ -74,13 +74,13 @@ impl SettingsObserver for LiveFileSystem {
         let before = self.options().sync_mode;
         self.change_options(|options| follow(options, settings));
         if before == SyncMode::Disabled {
-            // What was done before has no records.
+            // Earlier changes have no records.
             self.distrust_log(self.engine.open_txg());
         }
     }
 }
 
-/// Does as properties say.
+/// Applies properties to the options.
 fn follow(options: &mut LiveOptions, settings: &DatasetSettings) {
     let number = |property| settings.number(property);
     if let Some(readonly) = number(DatasetProperty::ReadOnly) {

@@ -1,9 +1,9 @@
-//! The names in directories that are in use: open as long as there is room for them.
+//! The names in directories in use: kept open as long as there is room.
 //!
-//! Directories may be in use by the hundred thousand (the kernel knows them), and an open one takes some
-//! 20 KiB, or 160 with the index of a large microzap. What is kept open is in a bounded cache, which all
-//! file systems of a pool share: who came first goes first. The directory itself only knows where its
-//! names are there.
+//! Hundreds of thousands of directories may be in use (known to the kernel), and an open one takes
+//! some 20 KiB, or 160 with the index of a large microzap. Open ones are kept in a bounded cache
+//! shared by all file systems of a pool, which evicts the oldest first. The directory itself only
+//! refers to its names there.
 
 use crate::cache::ObjectCache;
 use crate::error::ZplError;
@@ -14,11 +14,10 @@ use rzfs_format::ObjectId;
 use rzfs_zap::Zap;
 use std::sync::Weak;
 
-/// Names that are kept open.
+/// Names kept open.
 pub(super) type OpenNames = ObjectCache<Arc<Zap<LiveObject>>>;
 
-/// The names in a directory. They are the same for everybody who reads them, and change under the lock
-/// of the file.
+/// The names in a directory. They are shared by all readers, and change under the lock of the file.
 #[derive(Debug)]
 pub(super) struct DirectoryNames {
     id: ObjectId,
@@ -32,7 +31,7 @@ impl DirectoryNames {
         Self { id, open, names: Mutex::new(Weak::new()) }
     }
 
-    /// The names in the object, to read them.
+    /// The names in the object, for reading.
     pub(super) fn get(&self, object: &LiveObject) -> Result<Arc<Zap<LiveObject>>, ZplError> {
         if let Some(names) = self.names.lock().upgrade() {
             return Ok(names);
@@ -42,7 +41,7 @@ impl DirectoryNames {
         Ok(names)
     }
 
-    /// Changes the names in the object; if that fails they are read anew.
+    /// Changes the names in the object; after an error they are reread.
     pub(super) fn change<T>(
         &mut self,
         object: &LiveObject,

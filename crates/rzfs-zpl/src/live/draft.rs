@@ -1,5 +1,5 @@
-//! Files that are about to be made: everything about them but their numbers is known before the
-//! transaction begins (spec 05, sections 5.1 and 5.2).
+//! Files to be created: everything but their numbers is known before the transaction begins (spec
+//! 05, sections 5.1 and 5.2).
 
 use super::file_system::LiveFileSystem;
 use super::node::NodeState;
@@ -19,7 +19,7 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::sa::{Attribute, Schema};
 use rzfs_zap::NewZap;
 
-/// A file that is about to be made.
+/// A file to be created.
 #[derive(Debug)]
 pub(super) struct Draft {
     kind: FileKind,
@@ -45,7 +45,7 @@ impl LiveFileSystem {
         Ok(Draft { kind: seed.kind, slots, values, split, schema, logged: seed.logged })
     }
 
-    /// Which attributes go where, and the schema with the layouts that this needs.
+    /// The placement of attributes, and the schema with the required layouts.
     pub(super) fn plan(
         &self,
         place: Place,
@@ -63,7 +63,7 @@ impl LiveFileSystem {
 }
 
 impl Draft {
-    /// Gives the file a number: a free one, or the one that it had.
+    /// Allocates a number: a free one, or the one in the log.
     pub(super) fn allocate(
         &self,
         file_system: &LiveFileSystem,
@@ -86,12 +86,12 @@ impl Draft {
         file_system.objset().claim(tx, logged.object, new)?.ok_or(ZplError::Exists { place })
     }
 
-    /// Changes an attribute that has a value; its length stays.
+    /// Changes an attribute of the same length that has a value.
     pub(super) fn set_u64(&mut self, attribute: Attribute, value: u64) {
         self.values.set_u64(&self.schema, attribute, value);
     }
 
-    /// Makes the file of an object that was allocated for it.
+    /// Creates the file in an object allocated for it.
     pub(super) fn make(
         &mut self,
         file_system: &LiveFileSystem,

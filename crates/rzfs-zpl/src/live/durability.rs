@@ -1,15 +1,14 @@
 //! Making changes durable.
 //!
-//! What an operation has changed is on disk when its transaction group is. Who wants to know that
-//! asks for the group that is open now: everything that is done is in it or in an older one.
+//! Changes are on disk when their transaction group is. To wait for that, ask for the current open
+//! group: everything done so far is in it or in an older one.
 
 use super::file_system::LiveFileSystem;
 use crate::error::ZplError;
 use rzfs_format::{ObjectId, Txg};
 
 impl LiveFileSystem {
-    /// Asks for everything that was done so far to be written soon, and says which group has the
-    /// last of it.
+    /// Requests that everything done so far is written soon, and returns the last group of it.
     #[must_use]
     pub fn request_sync(&self) -> Txg {
         let txg = self.engine.open_txg();
@@ -20,7 +19,7 @@ impl LiveFileSystem {
     /// Waits until a group is on disk.
     ///
     /// # Errors
-    /// It never will be: the pool takes no changes any more.
+    /// It never will be: the pool no longer accepts changes.
     pub fn wait_synced(&self, txg: Txg) -> Result<(), ZplError> {
         Ok(self.engine.wait_synced(txg)?)
     }
@@ -33,19 +32,19 @@ impl LiveFileSystem {
         self.wait_synced(self.engine.open_txg())
     }
 
-    /// As [`LiveFileSystem::sync`], but does not wait while the pool is suspended: what was done is
-    /// kept in memory, and written when it goes on.
+    /// As [`LiveFileSystem::sync`], but does not wait while the pool is suspended: changes are kept
+    /// in memory, and written when it resumes.
     ///
     /// # Errors
-    /// [`ZplError::Stopped`]: the pool is suspended, or takes no changes any more.
+    /// [`ZplError::Stopped`]: the pool is suspended, or no longer accepts changes.
     pub fn sync_unless_suspended(&self) -> Result<(), ZplError> {
         Ok(self.engine.wait_synced_unless_suspended(self.engine.open_txg())?)
     }
 
-    /// Whether all that was done to a file is on disk, and its space is known therefore.
+    /// Whether all changes of a file are on disk, so that its space is known.
     ///
     /// # Errors
-    /// No file has this number.
+    /// The number is not that of a file.
     pub fn is_settled(&self, object: ObjectId) -> Result<bool, ZplError> {
         let node = self.node(object)?;
         let state = node.state().read();

@@ -1,4 +1,4 @@
-//! A file system that changes: what its operations share.
+//! A live file system: the state shared by its operations.
 
 use super::node::LiveNode;
 use super::options::LiveOptions;
@@ -20,35 +20,35 @@ use rzfs_format::{ByteOrder, FormatError, ObjectId};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
-/// A file system that changes.
+/// A live file system.
 ///
-/// What it is at this moment is read as in any [`FileSystem`]. All methods take `&self`, may be
-/// called from any number of threads and return when what they do is done in memory; it is on disk
-/// when the transaction group is. Whoever calls has checked that the user may do this: modes
-/// and access control lists are kept here, not enforced. Flags such as `immutable` are.
+/// Its current state is read as in any [`FileSystem`]. All methods take `&self`, may be called from
+/// any number of threads and return when they are done in memory; changes are on disk when the
+/// transaction group is. Callers check permissions: modes and access control lists are stored here,
+/// not enforced. Flags such as `immutable` are.
 #[derive(Debug)]
 pub struct LiveFileSystem {
     files: FileSystem<Live>,
     pub(super) engine: Arc<TxgEngine>,
-    /// Files without names, by number.
+    /// Unlinked files, by number.
     pub(super) unlinked: Mutex<UnlinkedSet>,
     pub(super) reclaimer: Arc<Reclaimer>,
-    /// Held while a directory moves, so that the tree above a directory stays what it is.
+    /// Held while a directory moves, so that no directory's ancestors change.
     pub(super) renaming: Mutex<()>,
     salts: Mutex<Salts>,
     /// The intent log of the dataset.
     pub(super) log: OnceLock<HeadLog>,
-    /// Callers wait for a suspended pool, not operations.
+    /// Callers wait for a suspended pool, instead of operations.
     callers_wait: OnceLock<()>,
 }
 
 impl LiveFileSystem {
-    /// Opens the file system on a set that changes. Files that lost their last names before it
-    /// was closed the last time wait for [`LiveFileSystem::drain_unlinked`].
+    /// Opens the file system on a live set. Files unlinked but not freed before it was last closed
+    /// wait for [`LiveFileSystem::drain_unlinked`].
     ///
     /// # Errors
-    /// The set holds no file system of version 5, its byte order is not that of this machine, or
-    /// its master node, the schema of its attributes or its root directory is damaged.
+    /// The set is not a file system of version 5, its byte order is not that of this machine, or
+    /// its master node, attribute schema or root directory is damaged.
     pub fn open(
         objset: LiveObjset,
         engine: Arc<TxgEngine>,
@@ -86,32 +86,32 @@ impl LiveFileSystem {
         Ok(this)
     }
 
-    /// What it was opened with, as it is at this moment.
+    /// The current options.
     #[must_use]
     pub fn options(&self) -> Arc<LiveOptions> {
         Arc::clone(&self.source.options.read())
     }
 
-    /// Changes what it was opened with; caches stay as they are.
+    /// Changes the options; caches stay as they are.
     pub fn change_options(&self, change: impl FnOnce(&mut LiveOptions)) {
         let mut options = self.source.options.write();
         change(Arc::make_mut(&mut options));
     }
 
-    /// Has operations that would wait until a suspended pool goes on, with files locked, end with
-    /// [`ZplError::Suspended`] instead: their callers [wait](Self::wait_while_suspended), and try
-    /// again. Nor do operations wait until they are durable: see
-    /// [`LiveFileSystem::leaves_commits_to_callers`]. For good.
+    /// Makes operations that would wait for a suspended pool, with files locked, return
+    /// [`ZplError::Suspended`] instead: their callers [wait](Self::wait_while_suspended) and retry.
+    /// Operations do not wait to be durable either: see
+    /// [`LiveFileSystem::leaves_commits_to_callers`]. Permanent.
     pub fn leave_waiting_to_callers(&self) {
         let _ = self.callers_wait.set(());
     }
 
-    /// Whether callers wait, not operations.
+    /// Whether callers wait instead of operations.
     pub(super) fn leaves_waiting_to_callers(&self) -> bool {
         self.callers_wait.get().is_some()
     }
 
-    /// What becomes of operations that would wait until a suspended pool goes on.
+    /// What operations do that would wait for a suspended pool.
     pub(super) fn patience(&self) -> Patience {
         match self.leaves_waiting_to_callers() {
             true => Patience::Leave,
@@ -134,7 +134,7 @@ impl LiveFileSystem {
         keeps_projects(self.objset())
     }
 
-    /// The file with this number, even if it has no name any more.
+    /// The file with this number, even if it is unlinked.
     pub(super) fn node(&self, id: ObjectId) -> Result<Arc<LiveNode>, ZplError> {
         self.source.node(id)
     }

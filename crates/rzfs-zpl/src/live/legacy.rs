@@ -1,8 +1,8 @@
-//! Files of versions before 5, which get system attributes when they change (spec 05, section 4.3).
+//! Files of versions before 5, which get system attributes on a change (spec 05, section 4.3).
 //!
-//! A file system that was raised to version 5 has such files until each of them changes: its
-//! attributes are in a bonus of another type. Whatever changes one writes all of them anew, in the
-//! order of new files; those that only newer versions have are added when they get a value.
+//! A file system upgraded to version 5 has such files until each of them changes: their attributes
+//! are in a bonus of another type. Any change of one rewrites all of them, in the order of new
+//! files; attributes of newer versions are added when they get a value.
 
 use super::node::NodeState;
 use super::values::Values;
@@ -14,7 +14,7 @@ use rzfs_format::sa::{Attribute, Schema};
 use rzfs_format::znode::{FileFlags, LegacyZnode};
 
 impl NodeState {
-    /// The attributes of a file of whatever version, as they are stored from now on.
+    /// The attributes of a file of any version, in their new form.
     pub(super) fn values(&self, schema: &Schema) -> Result<Values, ZplError> {
         match self.object().bonus_type()? {
             ObjectType::SA => Values::of(self.object(), self.place(), schema),
@@ -33,7 +33,7 @@ impl NodeState {
         }
         let znode = self.znode();
         let has_stamp = znode.flags.contains(FileFlags::BONUS_SCANSTAMP);
-        // A project has an attribute of its own, which the file does not have yet.
+        // A project needs its own attribute, which the file does not have yet.
         let flags = znode.flags.without(FileFlags::BONUS_SCANSTAMP.with(FileFlags::PROJID));
         let mut values = Values::default();
         for (attribute, number) in [
@@ -61,7 +61,7 @@ impl NodeState {
         }
         values.set_acl(schema, &self.acl(schema)?);
         if znode.kind == FileKind::Symlink {
-            // A long one stays in the contents as well, and goes with the object.
+            // A long one also stays in the contents, and is freed with the object.
             values.set(schema, Attribute::Symlink, &self.link_target(schema)?);
         }
         if let Some(directory) = znode.xattr {
@@ -74,5 +74,5 @@ impl NodeState {
     }
 }
 
-/// Bytes of what a virus scanner has left.
+/// Size of a virus scanner's stamp in bytes.
 const SCANSTAMP: usize = 32;

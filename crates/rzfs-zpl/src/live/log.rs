@@ -1,8 +1,8 @@
 //! The records of operations in the dataset's intent log (spec 05, section 10.6).
 //!
-//! An operation adds its records in its own transaction, after it has changed everything. What
-//! concerns names is kept in order with all other names; the rest belongs to one file. Nothing is
-//! logged for files without names: they are gone after a crash anyway.
+//! An operation adds its records in its own transaction, after it has changed everything. Name
+//! records are ordered with all other names; the rest belongs to one file. Nothing is logged for
+//! unlinked files: they are gone after a crash anyway.
 
 use super::caller::Caller;
 use super::file_system::LiveFileSystem;
@@ -26,10 +26,10 @@ use rzfs_format::zil::{
 use rzfs_format::znode::{DeviceNumber, FileFlags, Timestamp};
 use rzfs_format::{BlockId, BlockPointer, ByteOrder, ObjectId, Txg};
 
-/// Blocks that a record of shared ones says: a log block has room for so many.
+/// Maximum blocks in a sharing record: as many as fit in a log block.
 const POINTERS_PER_RECORD: usize = 1000;
 
-/// What a change of attributes says, in the bits of a record.
+/// A change of attributes, in the bits of a record.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct LoggedAttributes {
     /// Bits of [`SetAttr`].
@@ -39,7 +39,7 @@ pub(super) struct LoggedAttributes {
     pub(super) project: Option<u64>,
 }
 
-/// Flags that records can say, with their bits.
+/// Flags that records support, with their bits.
 pub(super) const FLAG_BITS: [(FileFlags, u32); 14] = [
     (FileFlags::READONLY, XattrBits::READONLY),
     (FileFlags::HIDDEN, XattrBits::HIDDEN),
@@ -84,7 +84,7 @@ impl LoggedAttributes {
         })
     }
 
-    /// Whether a record can say all of it.
+    /// Whether a record can represent all of it.
     fn can_be_logged(&self) -> bool {
         let (set, cleared) = self.flags.unwrap_or_default();
         // OpenZFS writes the bit of this flag wrong, and so does not trust it.
@@ -93,19 +93,19 @@ impl LoggedAttributes {
 }
 
 impl LiveFileSystem {
-    /// The log, if there is one and operations are logged.
+    /// The log, if there is one and logging is on.
     pub(super) fn log(&self) -> Option<&HeadLog> {
         let log = self.log.get()?;
         (self.options().sync_mode != SyncMode::Disabled).then_some(log)
     }
 
-    /// Logs operations from now on.
+    /// Attaches the log for future operations.
     pub(super) fn attach_log(&self, log: HeadLog) {
         // A file system is opened with one log.
         let _ = self.log.set(log);
     }
 
-    /// Says that operations up to `txg` may lack records.
+    /// Notes that operations up to `txg` may lack records.
     pub(super) fn distrust_log(&self, txg: Txg) {
         if let Some(log) = self.log.get() {
             log.add_unlogged(txg);
@@ -123,14 +123,14 @@ impl LiveFileSystem {
         }
     }
 
-    /// Notes that a transaction does something for which there is no record.
+    /// Notes that a transaction makes a change without a record.
     pub(super) fn log_nothing(&self, tx: &dyn Transaction) {
         if let Some(log) = self.log() {
             log.add_unlogged(tx.txg());
         }
     }
 
-    /// A file with a name was made, with these extended attributes in the system attributes.
+    /// Logs the creation of a linked file, with its extended attributes in the system attributes.
     pub(super) fn log_creation(
         &self,
         tx: &dyn Transaction,
@@ -171,7 +171,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// The directory of a file's extended attributes was made, or a file in it, by this name.
+    /// Logs the creation of an extended attribute directory, or of a file in it with this name.
     pub(super) fn log_attribute_node(
         &self,
         tx: &dyn Transaction,
@@ -205,7 +205,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// The file of an extended attribute has this value now, whatever it had before.
+    /// Logs the new value of an extended attribute's file, replacing any earlier one.
     pub(super) fn log_attribute_value(&self, tx: &dyn Transaction, object: ObjectId, value: &[u8]) {
         let body = Body::Truncate { object, offset: 0, length: 0 };
         self.add(tx, LogOrder::Names, RecordKind::Truncate, &body);
@@ -216,7 +216,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// A file got another name.
+    /// Logs a new link to a file.
     pub(super) fn log_link(
         &self,
         tx: &dyn Transaction,
@@ -228,7 +228,7 @@ impl LiveFileSystem {
         self.add(tx, LogOrder::Names, RecordKind::Link, &body);
     }
 
-    /// A file of this kind lost a name.
+    /// Logs the removal of a name of a file of this kind.
     pub(super) fn log_removal(
         &self,
         tx: &dyn Transaction,
@@ -243,21 +243,21 @@ impl LiveFileSystem {
         self.add(tx, LogOrder::Names, record, &Body::Remove { directory, name });
     }
 
-    /// A file has no name any more: what it was is of no interest.
+    /// Drops the records of an unlinked file.
     pub(super) fn forget_records(&self, object: ObjectId) {
         if let Some(log) = self.log() {
             log.forget(object);
         }
     }
 
-    /// What was done to a file so far goes with its names: it gets others.
+    /// Orders the earlier records of a file with its names, as it gets another name.
     pub(super) fn promote_records(&self, object: ObjectId) {
         if let Some(log) = self.log() {
             log.promote(object);
         }
     }
 
-    /// A name has moved; `whiteout` is what has its place, and who made it.
+    /// Logs a rename; `whiteout` is the device left in its place, and its creator.
     pub(super) fn log_rename(
         &self,
         tx: &dyn Transaction,
@@ -294,7 +294,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Bytes of a file were written. Their values are read when somebody commits them.
+    /// Logs a write to a file. The data is read when it is committed.
     pub(super) fn log_write(
         &self,
         tx: &dyn Transaction,
@@ -309,7 +309,7 @@ impl LiveFileSystem {
         log.add(tx, LogOrder::File(object), LogRecord::Write(write));
     }
 
-    /// Blocks of a file became those of others.
+    /// Logs the sharing of blocks into a file.
     pub(super) fn log_sharing(
         &self,
         tx: &dyn Transaction,
@@ -335,7 +335,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// A range of a file became a hole.
+    /// Logs a hole punched in a file.
     pub(super) fn log_hole(
         &self,
         tx: &dyn Transaction,
@@ -343,7 +343,7 @@ impl LiveFileSystem {
         offset: u64,
         length: u64,
     ) {
-        // No length means all to the end.
+        // No length means to the end.
         if state.znode().links > 0 && length > 0 {
             let object = state.object().id();
             let body = Body::Truncate { object, offset, length };
@@ -351,7 +351,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// Attributes of a file have changed to what `state` says now.
+    /// Logs a change of attributes to those in `state`.
     pub(super) fn log_attributes(
         &self,
         tx: &dyn Transaction,
@@ -384,13 +384,13 @@ impl LiveFileSystem {
         self.add(tx, LogOrder::File(object), RecordKind::SetAttr, &body);
     }
 
-    /// The mode of a file was changed by something that is not meant to change it.
+    /// Logs a change of a file's mode as a side effect of another operation.
     pub(super) fn log_mode(&self, tx: &dyn Transaction, state: &NodeState) {
         let change = LoggedAttributes { mask: SetAttr::MODE, ..LoggedAttributes::default() };
         self.log_attributes(tx, state, &change);
     }
 
-    /// An extended attribute in the system attributes was set, or removed.
+    /// Logs an extended attribute in the system attributes that was set or removed.
     pub(super) fn log_xattr(
         &self,
         tx: &dyn Transaction,
@@ -400,7 +400,7 @@ impl LiveFileSystem {
         value: Option<&[u8]>,
     ) {
         let Some(log) = self.log() else { return };
-        // A value without bytes would be read as none.
+        // An empty value would be read as none.
         if !log.knows_xattrs() || value.is_some_and(<[u8]>::is_empty) {
             return log.add_unlogged(tx.txg());
         }
@@ -408,11 +408,11 @@ impl LiveFileSystem {
         self.add(tx, order, RecordKind::SetXattr, &body);
     }
 
-    /// Waits until everything that was done to these files, and to all names, is durable. Waits of
-    /// several threads take hardly longer than one.
+    /// Waits until all operations on these files, and on all names, are durable. Concurrent waits
+    /// share the work.
     ///
     /// # Errors
-    /// The pool takes no changes any more, so it never will be.
+    /// The pool no longer accepts changes, so they never will be.
     pub fn commit(&self, objects: &[ObjectId]) -> Result<(), ZplError> {
         let scopes: Vec<_> = objects.iter().map(|object| CommitScope::File(*object)).collect();
         self.commit_scopes(&scopes)
@@ -434,11 +434,11 @@ impl LiveFileSystem {
             Some(log) => log.commit(scopes, self)?,
             None => self.sync()?,
         }
-        // What is committed may belong to contents that are gone.
+        // The committed data may belong to contents that were replaced.
         Ok(self.objset().require_current()?)
     }
 
-    /// Makes an operation durable before it ends, where that is wanted of all, unless callers do.
+    /// Makes an operation durable before it ends with `sync=always`, unless callers do.
     pub(super) fn commit_always(&self, object: ObjectId) -> Result<(), ZplError> {
         match self.options().sync_mode {
             SyncMode::Always
@@ -450,9 +450,9 @@ impl LiveFileSystem {
         }
     }
 
-    /// Whether callers have to [commit](Self::commit) what they have changed before they say that
-    /// it is done: all changes are to be durable (`sync=always`), and waiting [is left to
-    /// callers](Self::leave_waiting_to_callers).
+    /// Whether callers must [commit](Self::commit) changes before they report them as done: all
+    /// changes are to be durable (`sync=always`), and waiting
+    /// [is left to callers](Self::leave_waiting_to_callers).
     #[must_use]
     pub fn leaves_commits_to_callers(&self) -> bool {
         self.leaves_waiting_to_callers() && self.options().sync_mode == SyncMode::Always
@@ -476,7 +476,7 @@ impl LoggedContents for LiveFileSystem {
     }
 }
 
-/// Parts of blocks: those that are dirty as such.
+/// Parts of blocks: dirty ones by reference.
 fn logged_parts(object: &LiveObject, offset: u64, len: u64) -> Result<Vec<LoggedPart>, ZplError> {
     let block_size = u64::from(object.data_block_size()?).max(1);
     let end = offset.saturating_add(len);

@@ -1,4 +1,4 @@
-//! Several changes of names that happen together or not at all.
+//! Several changes of names that succeed or fail together.
 
 use super::change::{Prepared, Touch};
 use super::file_system::LiveFileSystem;
@@ -11,7 +11,7 @@ use rzfs_format::dirent::{DirectoryEntry, FileKind};
 use rzfs_format::sa::Attribute;
 use rzfs_zap::Matching;
 
-/// What comes into directories and goes out of them.
+/// Entries added to and removed from directories.
 #[derive(Debug, Default)]
 pub(super) struct NameChanges(Vec<(ObjectId, i64, i64)>);
 
@@ -26,12 +26,12 @@ impl NameChanges {
         }
     }
 
-    /// Something comes.
+    /// An entry is added.
     pub(super) fn add(&mut self, directory: ObjectId, kind: FileKind) {
         self.change(directory, 1, i64::from(kind == FileKind::Directory));
     }
 
-    /// Something goes.
+    /// An entry is removed.
     pub(super) fn remove(&mut self, directory: ObjectId, kind: FileKind) {
         self.change(directory, -1, -i64::from(kind == FileKind::Directory));
     }
@@ -45,14 +45,14 @@ impl NameChanges {
 /// One change of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// An entry comes.
+    /// An entry is added.
     Add { directory: ObjectId, name: Vec<u8>, entry: DirectoryEntry },
-    /// An entry goes; the name is that which is stored.
+    /// An entry is removed; the name is the stored one.
     Remove { directory: ObjectId, name: Vec<u8>, entry: DirectoryEntry },
 }
 
 impl Step {
-    /// The change that takes it back.
+    /// The change that reverts it.
     fn inverse(&self) -> Self {
         match self.clone() {
             Self::Add { directory, name, entry } => Self::Remove { directory, name, entry },
@@ -62,7 +62,7 @@ impl Step {
 }
 
 impl LiveFileSystem {
-    /// The name of the entry that a name matches, as it is stored.
+    /// The stored name of the entry that a name matches.
     pub(super) fn stored_name(
         &self,
         directory: &NodeState,
@@ -79,7 +79,7 @@ impl LiveFileSystem {
         found.map(|entry| entry.name().to_vec()).ok_or(ZplError::NotFound { place })
     }
 
-    /// What directories become whose names change.
+    /// The new attributes of directories whose names change.
     pub(super) fn prepare_names(
         &self,
         locked: &Locked<'_>,
@@ -100,7 +100,7 @@ impl LiveFileSystem {
         changes.0.iter().map(prepare).collect()
     }
 
-    /// Changes entries; when one cannot be changed, those before it are what they were.
+    /// Changes entries; if one fails, those before it are reverted.
     pub(super) fn change_entries(
         &self,
         tx: &dyn Transaction,

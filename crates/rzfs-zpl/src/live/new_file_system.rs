@@ -19,13 +19,13 @@ use rzfs_format::znode::{FileFlags, Timestamp, ZplVersion};
 use rzfs_format::{FormatError, ObjectId};
 use rzfs_zap::{NewZap, Normalization};
 
-/// The numbers that OpenZFS gives; nobody relies on them.
+/// The numbers used by OpenZFS; nothing relies on them.
 const SA_MASTER: ObjectId = ObjectId(32);
 const DELETE_QUEUE: ObjectId = ObjectId(33);
 const ROOT: ObjectId = ObjectId(34);
 const ROOT_PERMISSIONS: u32 = 0o755;
 
-/// What a new file system is to be.
+/// The parameters of a new file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFileSystem {
     /// Property `casesensitivity`.
@@ -38,9 +38,9 @@ pub struct NewFileSystem {
     pub uid: u32,
     /// Group of the root directory.
     pub gid: u32,
-    /// When it is made.
+    /// The creation time.
     pub now: Timestamp,
-    /// A random number, from which the salts of its tables are made.
+    /// A random number, from which the salts of its tables are derived.
     pub seed: u64,
 }
 
@@ -62,7 +62,7 @@ impl NewContents for NewFileSystem {
 }
 
 impl NewFileSystem {
-    /// An ordinary one that belongs to the superuser.
+    /// An ordinary one owned by the superuser.
     #[must_use]
     pub const fn new(now: Timestamp, seed: u64) -> Self {
         Self {
@@ -76,11 +76,11 @@ impl NewFileSystem {
         }
     }
 
-    /// Makes the objects of a file system of version 5 in a set without objects. Whether files
-    /// have project ids depends on the flags of the set.
+    /// Creates the objects of a file system of version 5 in an empty set. Whether files have
+    /// project ids depends on the flags of the set.
     ///
     /// # Errors
-    /// The set has objects already or cannot be read.
+    /// The set already has objects or cannot be read.
     pub fn create(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ZplError> {
         let mut salts = Salts::new(self.seed);
         let place = Place { objset: objset.id(), object: MASTER_NODE };

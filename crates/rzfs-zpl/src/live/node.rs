@@ -1,7 +1,7 @@
-//! Files in use: one lock for each, and what is known of them.
+//! Files in use: their locks and cached state.
 //!
-//! A file that somebody holds stays when its last name goes; it is reclaimed when nobody holds
-//! it any more (spec 05, section 3.6).
+//! A held file stays when its last name is removed; it is reclaimed when it is released (spec 05,
+//! section 3.6).
 
 use super::directory::{DirectoryNames, OpenNames};
 use crate::error::ZplError;
@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SHARDS: usize = 16;
-/// Files that a shard keeps although nobody uses them.
+/// Maximum unused files kept by a shard.
 const KEPT_PER_SHARD: usize = 512;
 
 /// A file in use.
@@ -26,21 +26,21 @@ const KEPT_PER_SHARD: usize = 512;
 pub(super) struct LiveNode {
     id: ObjectId,
     kind: FileKind,
-    /// Attributes, names and contents of the file, and of its tree of extended attributes.
+    /// Attributes, names and contents of the file, and of its extended attribute tree.
     state: RwLock<NodeState>,
     life: Mutex<Life>,
 }
 
-/// What the lock of a file protects.
+/// The state protected by a file's lock.
 #[derive(Debug)]
 pub struct NodeState {
     pub(super) node: Node<LiveObject>,
     names: DirectoryNames,
-    /// A time of access that is not in the object yet.
+    /// A pending access time, not in the object yet.
     pub(super) pending_atime: Option<Timestamp>,
-    /// Whether it is a program with capabilities; looked up when that matters.
+    /// Whether it is a program with capabilities; looked up on demand.
     pub(super) has_capabilities: OnceLock<bool>,
-    /// Whether it has lost set-user-id or set-group-id by a change that was not one of its mode.
+    /// Whether it has lost set-user-id or set-group-id as a side effect of a change.
     lost_set_id: AtomicBool,
 }
 
@@ -52,9 +52,9 @@ struct Life {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// It has a name.
+    /// It is linked.
     Named,
-    /// It has none, and is in the unlinked set.
+    /// It is unlinked, and in the unlinked set.
     Unlinked,
     /// It is being reclaimed, or is gone.
     Gone,
@@ -63,7 +63,7 @@ enum Phase {
 pub(super) type WriteGuard<'a> = RwLockWriteGuard<'a, NodeState>;
 
 impl NodeState {
-    /// `open` are the directories of the file system whose names are kept open.
+    /// `open` are the open directories of the file system.
     pub(super) fn new(object: LiveObject, znode: Znode, open: &Arc<OpenNames>) -> Self {
         Self {
             names: DirectoryNames::new(object.id(), Arc::clone(open)),
@@ -74,17 +74,17 @@ impl NodeState {
         }
     }
 
-    /// Notes that set-user-id or set-group-id goes although nobody asked for it.
+    /// Notes that set-user-id or set-group-id is cleared as a side effect.
     pub(super) fn note_lost_set_id(&self) {
         self.lost_set_id.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was noted since this was asked the last time.
+    /// Whether that was noted since the last call.
     pub(super) fn take_setid_cleared(&self) -> bool {
         self.lost_set_id.swap(false, Ordering::Relaxed)
     }
 
-    /// What `stat` shows.
+    /// The attributes shown by `stat`.
     pub(super) fn attributes(&self) -> Result<Attributes, ZplError> {
         let mut attributes = self.node.attributes()?;
         attributes.atime = self.pending_atime.unwrap_or(attributes.atime);
@@ -97,7 +97,7 @@ impl NodeState {
         self.names.get(self.node.object())
     }
 
-    /// Changes the names in the directory. If that fails they are read anew.
+    /// Changes the names in the directory. After an error they are reread.
     pub(super) fn change_names<T>(
         &mut self,
         change: impl FnOnce(&mut Zap<LiveObject>) -> Result<T, ZplError>,
@@ -143,7 +143,7 @@ impl LiveNode {
         self.state.write()
     }
 
-    /// Keeps the file; `false` if it is gone.
+    /// Holds the file; `false` if it is gone.
     pub(super) fn hold(&self) -> bool {
         let mut life = self.life.lock();
         if life.phase == Phase::Gone {
@@ -153,14 +153,14 @@ impl LiveNode {
         true
     }
 
-    /// Ends a hold; tells whether the caller has to reclaim the file.
+    /// Releases a hold; returns whether the caller has to reclaim the file.
     pub(super) fn release(&self) -> bool {
         let mut life = self.life.lock();
         life.holds = life.holds.saturating_sub(1);
         Self::take_if_unused(&mut life)
     }
 
-    /// Says that the file has no name any more; tells whether the caller has to reclaim it.
+    /// Marks the file as unlinked; returns whether the caller has to reclaim it.
     pub(super) fn unlinked(&self) -> bool {
         let mut life = self.life.lock();
         if life.phase == Phase::Named {
@@ -169,7 +169,7 @@ impl LiveNode {
         Self::take_if_unused(&mut life)
     }
 
-    /// Says that the file has a name again.
+    /// Marks the file as linked again.
     pub(super) fn named(&self) {
         let mut life = self.life.lock();
         if life.phase == Phase::Unlinked {
@@ -185,7 +185,7 @@ impl LiveNode {
         is_mine
     }
 
-    /// Whether somebody keeps the file.
+    /// Whether the file is held.
     pub(super) fn is_held(&self) -> bool {
         self.life.lock().holds > 0
     }
@@ -195,8 +195,8 @@ impl LiveNode {
         self.life.lock().phase == Phase::Gone
     }
 
-    /// Whether nothing would be lost if it were forgotten. That a file is being reclaimed must not
-    /// be: it may take many groups, and nobody may hold the file again.
+    /// Whether the file can be dropped from memory without loss. One that is being reclaimed
+    /// cannot: that may span many groups, and the file must not be held again.
     fn is_idle(self: &Arc<Self>) -> bool {
         let is_unused = |life: &Life| life.holds == 0 && life.phase != Phase::Gone;
         Arc::strong_count(self) == 1
@@ -205,8 +205,8 @@ impl LiveNode {
     }
 }
 
-/// The files in use, by number. There is one [`LiveNode`] of a file at most: what is not in the
-/// table is used by nobody.
+/// The files in use, by number. There is at most one [`LiveNode`] of a file: files not in the table
+/// are unused.
 #[derive(Debug, Default)]
 pub(super) struct NodeTable {
     shards: [Mutex<Shard>; SHARDS],
@@ -215,10 +215,10 @@ pub(super) struct NodeTable {
 #[derive(Debug)]
 struct Shard {
     nodes: HashMap<ObjectId, Arc<LiveNode>>,
-    /// Counts what was taken out.
+    /// Counts removals.
     departures: u64,
-    /// So many nodes make the shard look for some that nobody uses. It grows with those in use,
-    /// so that looking stays cheap for each file that comes.
+    /// Number of nodes at which the shard looks for unused ones. It grows with those in use, so
+    /// that the search stays cheap per added file.
     full: usize,
 }
 
@@ -234,7 +234,7 @@ impl NodeTable {
         &self.shards[mixed as usize % SHARDS]
     }
 
-    /// The file with this number, which `open` reads if it is not in the table.
+    /// The file with this number, read with `open` if it is not in the table.
     pub(super) fn get_or_open(
         &self,
         id: ObjectId,
@@ -253,7 +253,7 @@ impl NodeTable {
             if let Some(node) = shard.nodes.get(&id) {
                 return Ok(Arc::clone(node));
             }
-            // What was read is the truth only if nobody had the file meanwhile.
+            // What was read is valid only if the file was not in use meanwhile.
             if shard.departures == departures {
                 shard.insert(Arc::clone(&node));
                 return Ok(node);
@@ -266,14 +266,14 @@ impl NodeTable {
         self.shard(id).lock().nodes.contains_key(&id)
     }
 
-    /// Adds a file that was just made.
+    /// Adds a newly created file.
     pub(super) fn insert(&self, node: LiveNode) -> Arc<LiveNode> {
         let node = Arc::new(node);
         self.shard(node.id).lock().insert(Arc::clone(&node));
         node
     }
 
-    /// Takes a file out: it is gone.
+    /// Removes a file that is gone.
     pub(super) fn remove(&self, id: ObjectId) {
         let mut shard = self.shard(id).lock();
         if shard.nodes.remove(&id).is_some() {
@@ -306,7 +306,7 @@ impl Shard {
     }
 }
 
-/// Locks files to change them, each once, in the order of their numbers.
+/// Locks files for changes, each once, in numeric order.
 pub(super) fn lock_in_order<'a>(nodes: &[&'a LiveNode]) -> Locked<'a> {
     let mut nodes = nodes.to_vec();
     nodes.sort_by_key(|node| node.id);
@@ -314,7 +314,7 @@ pub(super) fn lock_in_order<'a>(nodes: &[&'a LiveNode]) -> Locked<'a> {
     Locked(nodes.into_iter().map(|node| (node.id, node.write())).collect())
 }
 
-/// Files that are locked.
+/// Locked files.
 pub(super) struct Locked<'a>(Vec<(ObjectId, WriteGuard<'a>)>);
 
 impl Locked<'_> {
@@ -328,7 +328,7 @@ impl Locked<'_> {
         self.0.iter().map(|(_, guard)| &**guard)
     }
 
-    /// One of them, to change it.
+    /// One of them, for changes.
     pub(super) fn get_mut(&mut self, id: ObjectId) -> Option<&mut NodeState> {
         self.0.iter_mut().find(|(found, _)| *found == id).map(|(_, guard)| &mut **guard)
     }

@@ -1,5 +1,4 @@
-//! What a file system that changes is opened with: policies of its dataset, and who tells the
-//! time and watches over space.
+//! The options of a live file system: policies of its dataset, a clock and a space budget.
 
 use crate::options::FileSystemOptions;
 use crate::sync::Arc;
@@ -28,9 +27,9 @@ impl WallClock for Clock {
     }
 }
 
-/// Watches over the space of a dataset.
+/// Enforces the space limits of a dataset.
 pub trait DatasetSpace: Debug + Send + Sync {
-    /// Admits a change of a transaction group before anything is changed.
+    /// Admits a change of a transaction group before anything is modified.
     ///
     /// # Errors
     /// There is no room for it.
@@ -39,24 +38,24 @@ pub trait DatasetSpace: Debug + Send + Sync {
     /// Space as `statfs` shows it.
     fn usage(&self) -> SpaceUse;
 
-    /// Bytes that contents take, with all their copies.
+    /// Bytes used by contents, with all their copies.
     fn with_copies(&self, bytes: u64) -> u64 {
         bytes
     }
 
-    /// How the dataset's blocks are written, if it can share blocks with others; none can
-    /// without a pool.
+    /// How the dataset's blocks are written, if it can share blocks with others; impossible without
+    /// a pool.
     fn sharing(&self) -> Option<ObjsetPolicy> {
         None
     }
 
-    /// Whether the pool can count one reference more to a block.
+    /// Whether the pool can count another reference to a block.
     fn can_count(&self, _: &BlockPointer) -> bool {
         true
     }
 }
 
-/// A dataset without bounds, for tests and tools that watch over space in another way.
+/// A dataset without limits, for tests and tools that account for space in another way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnboundedSpace;
 
@@ -70,12 +69,12 @@ impl DatasetSpace for UnboundedSpace {
     }
 }
 
-/// When reading a file changes its time of access (properties `atime` and `relatime`).
+/// When reads update the access time (properties `atime` and `relatime`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AccessTimes {
     /// Never.
     Off,
-    /// When it is not after the times of modification and change, or a day old.
+    /// When it is not newer than the modification and change times, or a day old.
     #[default]
     Relative,
     /// Always.
@@ -88,23 +87,23 @@ pub enum Changes {
     /// They can.
     #[default]
     Allowed,
-    /// They cannot, nor are times of access.
+    /// They cannot, nor can access times.
     Refused,
 }
 
-/// What a mount does otherwise than the properties say, for as long as it lasts.
+/// Overrides of properties by a mount, while it lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Overrides {
-    /// In place of property `readonly`.
+    /// Overrides property `readonly`.
     pub changes: Option<Changes>,
-    /// In place of properties `atime` and `relatime`.
+    /// Overrides properties `atime` and `relatime`.
     pub access_times: Option<AccessTimes>,
 }
 
 /// Where extended attributes are stored (property `xattr`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum XattrStore {
-    /// With the system attributes, as far as they fit there.
+    /// In a system attribute, as far as they fit.
     #[default]
     SystemAttribute,
     /// In a directory of files.
@@ -121,7 +120,7 @@ impl DnodeSize {
     /// 1 KiB: what `auto` means for files.
     pub const AUTO: Self = Self(2);
 
-    /// So many bytes: a power of two from 512 to 16 KiB.
+    /// This many bytes: a power of two from 512 to 16 KiB.
     #[must_use]
     pub fn of_bytes(bytes: u32) -> Option<Self> {
         let is_valid = bytes.is_power_of_two() && (512..=16 << 10).contains(&bytes);
@@ -136,23 +135,23 @@ impl DnodeSize {
 /// When operations are durable (property `sync`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SyncMode {
-    /// When somebody asks for it.
+    /// On request.
     #[default]
     Standard,
-    /// Before they are answered.
+    /// Before they return.
     Always,
-    /// With their transaction group, whoever asks for what.
+    /// With their transaction group, regardless of requests.
     Disabled,
 }
 
-/// What a file system that changes is opened with.
+/// The options of a live file system.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
-    /// What it has in common with one that is read.
+    /// The options shared with read-only ones.
     pub reading: FileSystemOptions,
-    /// When reading changes times of access.
+    /// When reads update access times.
     pub access_times: AccessTimes,
-    /// Where extended attributes go.
+    /// Where extended attributes are stored.
     pub xattr_store: XattrStore,
     /// When operations are durable.
     pub sync_mode: SyncMode,
@@ -160,15 +159,15 @@ pub struct LiveOptions {
     pub dnode_size: DnodeSize,
     /// Whether files can be changed (property `readonly`).
     pub changes: Changes,
-    /// What the mount does otherwise.
+    /// Overrides by the mount.
     pub overrides: Overrides,
-    /// Tells the time.
+    /// The clock.
     pub clock: Arc<dyn WallClock>,
-    /// Watches over space.
+    /// The space budget.
     pub space: Arc<dyn DatasetSpace>,
-    /// Percentage of what a reservation asks for that has to be available.
+    /// Percentage of a reservation that must be available.
     pub fallocate_reserve_percent: u64,
-    /// A random number, from which the salts of new directories are made.
+    /// A random number, from which the salts of new directories are derived.
     pub seed: u64,
 }
 
@@ -196,7 +195,7 @@ impl LiveOptions {
         self.overrides.changes.unwrap_or(self.changes)
     }
 
-    /// When reading changes times of access.
+    /// When reads update access times.
     pub(super) fn access_times(&self) -> AccessTimes {
         self.overrides.access_times.unwrap_or(self.access_times)
     }

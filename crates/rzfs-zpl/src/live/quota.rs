@@ -1,7 +1,6 @@
 //! Quotas of users, groups and projects (spec 05, section 6.3).
 //!
-//! What somebody uses is added up when a group is synced, so a quota can be overrun by what a few
-//! groups write.
+//! Usage is added up when a group is synced, so a quota can be exceeded by what a few groups write.
 
 use super::admission::DNODE_BYTES;
 use super::file_system::LiveFileSystem;
@@ -14,7 +13,7 @@ use rzfs_format::fuid::Fuid;
 use rzfs_format::object_type::ObjectType;
 
 impl LiveFileSystem {
-    /// Refuses to let owners have more bytes.
+    /// Refuses further bytes for these owners.
     pub(super) fn check_bytes(&self, charged: &Charged) -> Result<(), ZplError> {
         if self.source.replay.is_on() {
             return Ok(());
@@ -25,7 +24,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Refuses to let owners have more bytes or objects.
+    /// Refuses further bytes or objects for these owners.
     pub(super) fn check_objects(&self, charged: &Charged) -> Result<(), ZplError> {
         self.check_bytes(charged)?;
         if !self.source.replay.is_on()
@@ -36,7 +35,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Refuses to let an owner have more.
+    /// Refuses further usage of an owner.
     pub(super) fn check_owner(
         &self,
         owner: QuotaOwner,

@@ -1,4 +1,4 @@
-//! The tables of quotas, and what is used as of the last synced group (spec 05, section 6.3).
+//! The quota tables, and usage as of the last synced group (spec 05, section 6.3).
 
 use super::tables::Table;
 use crate::error::ZplError;
@@ -28,7 +28,7 @@ pub(super) const fn slot(owner: QuotaOwner, unit: QuotaUnit) -> usize {
     2 * index(owner) + matches!(unit, QuotaUnit::Objects) as usize
 }
 
-/// Who is to be charged.
+/// The owners to charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Charged {
     pub(super) uid: Fuid,
@@ -51,21 +51,21 @@ impl Charged {
     }
 }
 
-/// The quotas of a file system, and what is used.
+/// The quotas of a file system, and the usage.
 #[derive(Debug)]
 pub(super) struct Quotas {
     pub(super) limits: RwLock<Limits>,
     used: Mutex<Option<Used>>,
 }
 
-/// The tables with the quotas.
+/// The quota tables.
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) master: Table,
     pub(super) tables: [Option<Table>; 6],
 }
 
-/// What is used, as of one state on disk.
+/// The usage in one state on disk.
 #[derive(Debug)]
 struct Used {
     root: BlockPointer,
@@ -115,7 +115,7 @@ impl Quotas {
         Ok(table.number(&Fuid(id).accounting_key())?.filter(|limit| *limit != 0))
     }
 
-    /// What somebody uses, as far as it is on disk.
+    /// The usage of an owner, as far as it is on disk.
     pub(super) fn used(
         &self,
         objset: &LiveObjset,
@@ -126,7 +126,7 @@ impl Quotas {
         loop {
             let synced = objset.synced();
             match self.used_as_of(&synced, owner, unit, id) {
-                // A sync has replaced it meanwhile, and its blocks may have become others.
+                // It was replaced by a sync meanwhile, and its blocks may have been reused.
                 Err(_) if *objset.synced().root() != *synced.root() => {}
                 used => return used,
             }
@@ -151,7 +151,7 @@ impl Quotas {
         Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
-    /// Whether one owner may not have any more.
+    /// Whether one owner has reached a limit.
     pub(super) fn is_owner_at_limit(
         &self,
         objset: &LiveObjset,
@@ -168,7 +168,7 @@ impl Quotas {
         }
     }
 
-    /// Whether somebody may not have any more.
+    /// Whether an owner has reached a limit.
     pub(super) fn is_used_up(
         &self,
         objset: &LiveObjset,

@@ -1,7 +1,7 @@
 //! Raising the version of a file system (spec 05, section 1.2).
 //!
-//! Its files stay as they are until they [change](super::legacy). Before version 4 nobody has
-//! counted whose they are, so such a file system is left as it is.
+//! Its files stay as they are until they [change](super::legacy). Before version 4 owners were not
+//! accounted, so such file systems are not raised.
 
 use super::salts::Salts;
 use super::tables::Table;
@@ -13,13 +13,13 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::znode::ZplVersion;
 use std::sync::Arc;
 
-/// Why the version of a file system is not raised.
+/// Why the version of a file system cannot be raised.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRaised {
     /// Files of its version cannot be changed.
     #[error("version {0} cannot be raised by this software yet")]
     TooOld(u64),
-    /// Its pool may not have such file systems.
+    /// Its pool is too old for such file systems.
     #[error("its pool has to be upgraded first")]
     OldPool,
     /// It cannot be read or written.
@@ -33,8 +33,8 @@ impl From<ZplError> for NotRaised {
     }
 }
 
-/// Raises the version of the file system in a set in one transaction; one that has this version, or
-/// a newer one, stays as it is. Nobody else may use the set meanwhile. `seed` is a random number.
+/// Raises the version of the file system in a set in one transaction; one of this version or a
+/// newer one is left alone. The set must be unused meanwhile. `seed` is a random number.
 ///
 /// # Errors
 /// [`NotRaised`].

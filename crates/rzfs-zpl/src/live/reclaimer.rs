@@ -1,7 +1,7 @@
-//! The queue of removed files that are freed piece by piece, and its thread.
+//! The queue of removed files being freed piece by piece, and its thread.
 //!
-//! The thread exists while files wait. What fails for a reason that may pass, as devices that are
-//! away, is tried again now and then.
+//! The thread exists while files wait. Temporary failures, such as missing devices, are retried
+//! from time to time.
 
 use crate::sync::{Arc, Condvar, Mutex};
 use rzfs_clock::{Clock, Waited};
@@ -12,24 +12,24 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How long files rest that could not be freed: at first, and at most.
+/// Initial and maximum retry interval of files that could not be freed.
 const RESTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(256)];
 
-/// What is left to be done for a removed file.
+/// The remaining work for a removed file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
-    /// Nothing, or nothing that can be done before the next mount.
+    /// None, or none before the next mount.
     Nothing,
     /// Another piece, when a group is on disk.
     After(Txg),
-    /// What could not be done now, but perhaps can be later.
+    /// A piece that failed, but may succeed later.
     Failed,
 }
 
-/// Frees a piece of a file and says what is left; `None` when its file system is closed.
+/// Frees a piece of a file and returns the remaining work; `None` when its file system is closed.
 type FreePiece = Box<dyn Fn(ObjectId) -> Option<Rest> + Send + Sync>;
 
-/// The removed files that wait for their next piece to be freed, and the thread that does it.
+/// The removed files waiting to be freed, and their thread.
 #[derive(Default)]
 pub(super) struct Reclaimer {
     free_piece: OnceLock<FreePiece>,
@@ -45,11 +45,11 @@ struct State {
     waiting: VecDeque<(ObjectId, Txg)>,
     /// Those that could not be freed.
     failed: Vec<ObjectId>,
-    /// How long these rest, which is longer every time.
+    /// The retry interval, which grows with every failure.
     rest: Duration,
     /// Whether there is a thread.
     is_running: bool,
-    /// The thread has nothing to do before those that failed have rested.
+    /// The thread is idle until failed files are due for a retry.
     is_resting: bool,
     /// Files wait, without a thread.
     is_paused: bool,
@@ -68,7 +68,7 @@ impl State {
 }
 
 impl Reclaimer {
-    /// Says how files are freed.
+    /// Sets how files are freed.
     pub(super) fn attach(
         &self,
         free_piece: impl Fn(ObjectId) -> Option<Rest> + Send + Sync + 'static,
@@ -77,13 +77,13 @@ impl Reclaimer {
         let _ = self.free_piece.set(Box::new(free_piece));
     }
 
-    /// Whether space will be free without anybody doing anything.
+    /// Whether space will become free by itself.
     pub(super) fn is_busy(&self) -> bool {
         let state = self.state.lock();
         state.is_running && !state.is_resting
     }
 
-    /// Keeps a file of which something is left, with a thread that goes on with it.
+    /// Queues a file with remaining work, with a thread to process it.
     pub(super) fn add(self: &Arc<Self>, object: ObjectId, rest: Rest, engine: &Arc<TxgEngine>) {
         let mut state = self.state.lock();
         match rest {
@@ -95,7 +95,7 @@ impl Reclaimer {
         self.start(&mut state, engine);
     }
 
-    /// Has a thread go on with the files that wait, unless there is one.
+    /// Starts a thread for the waiting files, unless there is one.
     fn start(self: &Arc<Self>, state: &mut State, engine: &Arc<TxgEngine>) {
         if state.is_paused || state.is_running || state.is_idle() {
             return;
@@ -111,19 +111,19 @@ impl Reclaimer {
         }
     }
 
-    /// Goes on with files until there are none. The file system is held only while it is used, so
-    /// that it can be closed.
+    /// Processes files until there are none. The file system is only held while it is used, so that
+    /// it can be closed.
     fn run(&self, engine: &TxgEngine) {
         while let Some(until) = self.next(engine.clock()) {
             match engine.wait_synced_in_background(until) {
                 Ok(()) => self.take_turn(),
-                // A pool that syncs nothing frees nothing either, until it is imported again.
+                // A pool that no longer syncs frees nothing either, until it is imported again.
                 Err(_) => self.state.lock().clear(),
             }
         }
     }
 
-    /// What the next file waits for. The thread ends when there is none.
+    /// The group the next file waits for. The thread ends when there is none.
     fn next(&self, clock: &Clock) -> Option<Txg> {
         let mut state = self.state.lock();
         while !state.is_paused && !state.is_idle() {
@@ -165,20 +165,19 @@ impl Reclaimer {
         state.rest = Duration::ZERO;
     }
 
-    /// Leaves what waits where it is; when this is back, nothing is freed until
-    /// [`Reclaimer::resume`].
+    /// Pauses freeing: after this returns, nothing is freed until [`Reclaimer::resume`].
     pub(super) fn pause(&self) {
         self.state.lock().is_paused = true;
         self.changed.notify_all();
         drop(self.turn.lock());
     }
 
-    /// Whether what waits is left where it is.
+    /// Whether freeing is paused.
     pub(super) fn is_paused(&self) -> bool {
         self.state.lock().is_paused
     }
 
-    /// Goes on with what waits.
+    /// Resumes freeing.
     pub(super) fn resume(self: &Arc<Self>, engine: &Arc<TxgEngine>) {
         let mut state = self.state.lock();
         state.is_paused = false;

@@ -1,19 +1,19 @@
-//! Freeing much over many transaction groups (spec 05, section 3.6).
+//! Freeing large amounts over many transaction groups (spec 05, section 3.6).
 //!
-//! A group remembers every block that dies in it until it is on disk, so all files of a pool
-//! together give up a bounded number of blocks in each
-//! ([`TxgOptions::max_frees`](rzfs_dmu::txg::TxgOptions)). What is more goes piece by piece, from
-//! the end on:
+//! A group keeps every block that dies in it in memory until it is on disk, so all files of a pool
+//! together free a bounded number of blocks in each
+//! ([`TxgOptions::max_frees`](rzfs_dmu::txg::TxgOptions)). Anything more is freed piece by piece,
+//! from the end on:
 //!
 //! ```text
 //! removal     a piece of the file, which is in the unlinked set ──> ... ──> its number
 //! truncation  to a length in between ──> ... ──> to the one that is wanted
 //! hole        the end of it ──> ... ──> its beginning
 //! ```
-//! Whoever shortens a file or makes a hole waits; every state in between is one that a shorter
-//! change would have left, so nobody has to know of it after a crash. Removed files wait for the
-//! thread of the [`Reclaimer`](super::reclaimer::Reclaimer) instead, and for the next mount if there
-//! is one before they are gone.
+//! Callers that truncate a file or punch a hole wait; every intermediate state is one that a
+//! shorter change would leave, so a crash needs no special handling. Removed files are left to the
+//! thread of the [`Reclaimer`](super::reclaimer::Reclaimer), or to the next mount if it comes
+//! first.
 
 use super::admission::{DNODE_BYTES, Freeing, Progress};
 use super::file_system::LiveFileSystem;
@@ -30,24 +30,24 @@ use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, FormatError, ObjectId, Txg};
 
 impl LiveFileSystem {
-    /// Goes on with a removed file in the background.
+    /// Continues to free a removed file in the background.
     pub(super) fn reclaim_later(&self, object: ObjectId, rest: Rest) {
         self.reclaimer.add(object, rest, &self.engine);
     }
 
-    /// Leaves what is not reclaimed yet in the unlinked set: the file system is being closed.
-    /// When this is back, nobody uses it for that until it [goes on](Self::resume_reclaiming).
+    /// Leaves files not reclaimed yet in the unlinked set: the file system is being closed. After
+    /// this returns, it is not used for that until it [resumes](Self::resume_reclaiming).
     pub fn pause_reclaiming(&self) {
         self.reclaimer.pause();
     }
 
-    /// Goes on with what is not reclaimed yet: the file system is not being closed after all.
+    /// Resumes reclaiming: the file system is not being closed after all.
     pub fn resume_reclaiming(&self) {
         self.reclaimer.resume(&self.engine);
     }
 
-    /// Frees the ends of removed files, `most` blocks together; says in which group, or that they
-    /// have none on disk.
+    /// Frees the ends of removed files, `most` blocks together; returns the group, or `None` if
+    /// they have no blocks on disk.
     pub(super) fn shorten(&self, files: &[LiveObject], most: u64) -> Result<Option<Txg>, ZplError> {
         let mut left = most;
         let (mut shortened, mut ends, mut edges) = (Vec::new(), Vec::new(), 0_u64);
@@ -77,22 +77,22 @@ impl LiveFileSystem {
         Ok(Some(tx.txg()))
     }
 
-    /// Frees a file that has lost its last name, unless somebody holds it.
+    /// Frees an unlinked file, unless it is held.
     pub(super) fn reclaim_unused(&self, node: &LiveNode) {
         if node.unlinked() {
             self.reclaim_or_leave(node.id());
         }
     }
 
-    /// Frees a file without names, a long one little by little. One that is damaged stays in the
-    /// unlinked set until the next mount.
+    /// Frees an unlinked file, a long one piece by piece. A damaged one stays in the unlinked set
+    /// until the next mount.
     pub(super) fn reclaim_or_leave(&self, object: ObjectId) {
         loop {
             let rest = self.reclaim_or_leave_rest(object);
             if !self.source.replay.is_on() {
                 return self.reclaim_later(object, rest);
             }
-            // What the log says next may be about another file of this number.
+            // Later log records may concern another file of this number.
             match rest {
                 Rest::After(until) if self.wait_synced(until).is_ok() => {}
                 _ => return,
@@ -100,12 +100,12 @@ impl LiveFileSystem {
         }
     }
 
-    /// Frees a file without names as far as the open group can; says what is left.
+    /// Frees an unlinked file as far as the open group allows; returns the remaining work.
     pub(super) fn reclaim_or_leave_rest(&self, object: ObjectId) -> Rest {
         match self.reclaim(object) {
             Ok(Progress::Paused { until, rest: () }) => Rest::After(until),
             Ok(Progress::Done(())) => Rest::Nothing,
-            // Nothing is on disk before the pool goes on.
+            // Nothing reaches the disk before the pool resumes.
             Err(ZplError::Suspended) => Rest::After(self.engine.open_txg()),
             Err(error) => {
                 tracing::warn!(%error, %object, "a removed file keeps its space");
@@ -114,10 +114,10 @@ impl LiveFileSystem {
         }
     }
 
-    /// Frees a file without names that nobody holds, with its extended attributes, as far as the
-    /// open group can.
+    /// Frees an unlinked file that is not held, with its extended attributes, as far as the open
+    /// group allows.
     fn reclaim(&self, object: ObjectId) -> Result<Progress<()>, ZplError> {
-        // It may have taken many groups: by now the number may be another file's.
+        // It may have spanned many groups: by now the number may be another file's.
         if self.unlinked.lock().table()?.number(&key(object))?.is_none() {
             return Ok(Progress::Done(()));
         }
@@ -139,7 +139,7 @@ impl LiveFileSystem {
             match self.shorten(divisible, room) {
                 Ok(Some(until)) => return Ok(Progress::Paused { until, rest: () }),
                 Ok(None) => {}
-                // As a whole it goes as far as it can be found.
+                // As a whole, it is freed as far as it can be found.
                 Err(ZplError::Dmu(error)) if error.is_damage() => {}
                 Err(error) => return Err(error),
             }
@@ -153,7 +153,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// A file without names and what goes with it.
+    /// An unlinked file and the objects destroyed with it.
     fn doomed_with(&self, file: LiveObject) -> Result<ObjectsToDestroy, ZplError> {
         let znode = decode_znode(&file, &self.source.schema.read())?;
         let state = NodeState::new(file.clone(), znode, &self.source.open_names);
@@ -174,7 +174,7 @@ impl LiveFileSystem {
         Ok(ObjectsToDestroy { objects, divisible })
     }
 
-    /// Destroys the objects of a file without names.
+    /// Destroys the objects of an unlinked file.
     fn destroy_unlinked(
         &self,
         tx: &dyn Transaction,
@@ -191,15 +191,14 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// The files of a directory of extended attributes that somebody put into the unlinked set;
-    /// of no other directory, as those are empty.
+    /// The files of an extended attribute directory in the unlinked set; none for other
+    /// directories, which are empty.
     fn leftovers(&self, directory: &NodeState) -> Result<Vec<LiveObject>, ZplError> {
         let is_hidden = directory.znode().flags.contains(FileFlags::XATTR);
         if is_hidden { self.entries_of(directory) } else { Ok(Vec::new()) }
     }
 
-    /// The objects that the entries of a directory of extended attributes lead to. What is no
-    /// such file is left alone.
+    /// The objects in an extended attribute directory. Objects of other kinds are left alone.
     pub(super) fn entries_of(&self, directory: &NodeState) -> Result<Vec<LiveObject>, ZplError> {
         let mut found = Vec::new();
         let schema = self.source.schema.read();
@@ -229,7 +228,7 @@ impl LiveFileSystem {
     }
 }
 
-/// Whether what has failed may succeed later: devices come back, and space is found.
+/// Whether a failed operation may succeed later: devices come back, and space is freed.
 fn may_pass(error: &ZplError) -> bool {
     match error {
         ZplError::Stopped(_) | ZplError::NoSpace { .. } => true,
@@ -238,13 +237,13 @@ fn may_pass(error: &ZplError) -> bool {
     }
 }
 
-/// The objects that are destroyed with a file.
+/// The objects destroyed with a file.
 struct ObjectsToDestroy {
     objects: Vec<LiveObject>,
-    /// So many of them, from the first on, may lose their blocks before: not a directory of
+    /// This many of them, from the first on, may be freed piece by piece: not a directory of
     /// attributes, which is needed to find these.
     divisible: usize,
 }
 
-/// Most files that a directory of extended attributes has.
+/// Maximum number of files in an extended attribute directory.
 const MAX_XATTRS: usize = 64 << 10;

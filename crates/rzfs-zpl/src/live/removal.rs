@@ -1,4 +1,4 @@
-//! Taking names away (spec 05, sections 3.4 and 3.6).
+//! Removing names (spec 05, sections 3.4 and 3.6).
 
 use super::admission::{DNODE_BYTES, claimed_dnodes};
 use super::change::{Prepared, Touch};
@@ -42,7 +42,7 @@ impl LiveFileSystem {
         if removed { Ok(()) } else { Err(ZplError::NotFound { place }) }
     }
 
-    /// The file that a name leads to, for a change of both: neither is locked.
+    /// The file under a name, to change both: neither is locked.
     pub(super) fn named(
         &self,
         directory: &LiveNode,
@@ -58,7 +58,7 @@ impl LiveFileSystem {
         self.node(found).map_err(|source| dangling_at(place, found, source))
     }
 
-    /// Whether a name still leads to a file, now that both are locked.
+    /// Whether a name still refers to a file, now that both are locked.
     pub(super) fn still_named(
         &self,
         directory: &NodeState,
@@ -68,7 +68,7 @@ impl LiveFileSystem {
         Ok(self.entry(directory, name)?.is_some_and(|entry| entry.object == object))
     }
 
-    /// Refuses to take a file out of a directory against the flags of either.
+    /// Refuses a removal that the flags of the file or the directory forbid.
     pub(super) fn check_goes(
         &self,
         directory: &NodeState,
@@ -80,7 +80,7 @@ impl LiveFileSystem {
         self.check_flags(state, &stays)
     }
 
-    /// What a file becomes when it loses a name; a directory loses all.
+    /// The new attributes of a file that loses a name; a directory loses all.
     pub(super) fn prepare_unlinked(&self, state: &NodeState) -> Result<Prepared, ZplError> {
         let links = links_after(state);
         self.prepare(state, |values, schema| {
@@ -89,7 +89,7 @@ impl LiveFileSystem {
         })
     }
 
-    /// Refuses to remove a directory that has entries.
+    /// Refuses to remove a directory that is not empty.
     pub(super) fn check_empty(&self, state: &NodeState) -> Result<(), ZplError> {
         if state.znode().is_directory() && state.names()?.entry_count() > 0 {
             return Err(ZplError::NotEmpty { place: state.place() });
@@ -97,7 +97,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Removes a name of a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     ///
     /// # Errors
     /// There is no such name, it is a directory's, or a flag of the file or the directory forbids
@@ -109,8 +109,8 @@ impl LiveFileSystem {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// There is no such name, it is no directory's, the directory has entries, or a flag forbids
-    /// it.
+    /// There is no such name, it is not a directory's, the directory is not empty, or a flag
+    /// forbids it.
     pub fn rmdir(&self, directory: ObjectId, name: &[u8]) -> Result<(), ZplError> {
         self.remove(directory, name, Removal::Directory)
     }
@@ -149,7 +149,7 @@ impl LiveFileSystem {
         self.still_named(state, name, object)
     }
 
-    /// Refuses to remove or move what every directory has.
+    /// Refuses to remove or move `.` and `..`.
     pub(super) fn check_old_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
         let is_control =
             name == CONTROL_NAME && directory.object == self.root() && self.has_control_directory();
@@ -163,7 +163,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// Removes a name; tells whether it was the last one.
+    /// Removes a name; returns whether it was the last one.
     fn remove_locked(
         &self,
         locked: &mut Locked<'_>,
@@ -183,7 +183,7 @@ impl LiveFileSystem {
         }
         self.check_goes(parent, state)?;
         self.check_empty(state)?;
-        // What cannot be freed keeps its name. A log that is replayed says what has happened.
+        // A file that cannot be freed keeps its name, except in replay.
         if links_after(state) == 0 && !self.source.replay.is_on() {
             state.object().check_tree()?;
         }
@@ -198,7 +198,7 @@ impl LiveFileSystem {
         if is_last {
             objects.push(&unlinked);
         }
-        // A block of the directory takes no more than a dnode does.
+        // A block of the directory takes no more space than a dnode.
         let demand = SpaceDemand::Frees(4 * DNODE_BYTES);
         let claimed = |txg| claimed_dnodes(&objects, txg);
         let tx = self.begin_unless_claimed(&objects, demand, claimed)?;
@@ -222,7 +222,7 @@ impl LiveFileSystem {
     }
 }
 
-/// Links that a file has when it has lost a name: a directory has none then.
+/// Links of a file after it lost a name: none for a directory.
 pub(super) fn links_after(state: &NodeState) -> u64 {
     match state.znode().kind {
         FileKind::Directory => 0,

@@ -22,20 +22,20 @@ use rzfs_format::sa::Attribute;
 use rzfs_format::znode::{DeviceNumber, FileFlags};
 use rzfs_format::{FormatError, ObjectId};
 
-/// Directories that lie inside of each other at most.
+/// Maximum nesting of directories.
 const MAX_DEPTH: usize = 1 << 20;
 
-/// What happens to what has the new name, and to the old name.
+/// What happens to the target of the new name, and to the old name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RenameMode {
-    /// What has the new name is replaced.
+    /// The target is replaced.
     Replace,
-    /// The new name must not be there.
+    /// The new name must not exist.
     NoReplace,
-    /// Both names change places.
+    /// The names are exchanged.
     Exchange,
-    /// As [`RenameMode::Replace`], and the old name becomes a device 0:0, which covers a name in
-    /// an overlay.
+    /// As [`RenameMode::Replace`], and the old name becomes a device 0:0, which hides a name in an
+    /// overlay.
     Whiteout,
 }
 
@@ -54,13 +54,13 @@ struct RenamedFiles {
     target: Option<Arc<LiveNode>>,
 }
 
-/// What a rename changes, worked out while everything is locked.
+/// The changes of a rename, computed while everything is locked.
 struct Plan {
     steps: Vec<Step>,
-    /// What files become, by number.
+    /// The new attributes of files, by number.
     changes: Vec<(ObjectId, Prepared)>,
     whiteout: Option<Draft>,
-    /// Whether what had the new name has no name any more.
+    /// Whether the target loses its last name.
     loses_target: bool,
 }
 
@@ -68,9 +68,9 @@ impl LiveFileSystem {
     /// Moves a name.
     ///
     /// # Errors
-    /// There is no such name, the new one cannot be, is there against `mode` or leads to a file of
-    /// another kind or a directory with entries, a directory would come into itself, flags forbid
-    /// it, or the file belongs to another project than the directory.
+    /// There is no such name, the new one is invalid, exists against `mode` or refers to a file of
+    /// another kind or a directory that is not empty, a directory would be moved into itself, flags
+    /// forbid it, or the file belongs to another project than the directory.
     pub fn rename(
         &self,
         from: Named<'_>,
@@ -127,7 +127,7 @@ impl LiveFileSystem {
         Ok(RenamedFiles { source, target: target.transpose()? })
     }
 
-    /// Whether the names still lead to the files that are locked.
+    /// Whether the names still refer to the locked files.
     fn is_found(
         &self,
         locked: &Locked<'_>,
@@ -146,7 +146,7 @@ impl LiveFileSystem {
         locked.get(id).ok_or(ZplError::NotFound { place: self.place(id) })
     }
 
-    /// Refuses to move a directory into itself. Nobody else moves directories meanwhile.
+    /// Refuses to move a directory into itself. No other directories move meanwhile.
     fn check_inside(
         &self,
         found: &RenamedFiles,
@@ -168,7 +168,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Whether a directory is another one or below it.
+    /// Whether a directory is, or is inside, another one.
     fn is_inside(&self, directory: ObjectId, outer: ObjectId) -> Result<bool, ZplError> {
         let mut at = directory;
         for _ in 0..MAX_DEPTH {
@@ -184,7 +184,7 @@ impl LiveFileSystem {
         Err(ZplError::Corrupt { place: self.place(directory), source })
     }
 
-    /// Refuses what kinds, flags and projects do not let happen.
+    /// Refuses what kinds, flags and projects forbid.
     fn check_rename(
         &self,
         locked: &Locked<'_>,
@@ -232,7 +232,7 @@ impl LiveFileSystem {
         }
     }
 
-    /// Renames, and tells whether what had the new name has lost its last one.
+    /// Renames, and returns whether the target has lost its last name.
     fn rename_locked(
         &self,
         locked: &mut Locked<'_>,
@@ -251,7 +251,7 @@ impl LiveFileSystem {
         let same_entry = is_same
             && from.directory == to.directory
             && self.stored_name(self.of(locked, to.directory)?, to.name)? == old_name;
-        // Two names of one file stay what they are; one name may get another case or form.
+        // Two names of one file are left alone; one name may change case or form.
         if is_same && (!same_entry || old_name == to.name || mode == RenameMode::Exchange) {
             return Ok(false);
         }
@@ -369,7 +369,7 @@ impl LiveFileSystem {
         Ok(Plan { steps, changes, whiteout, loses_target })
     }
 
-    /// The device that covers a name.
+    /// The device that hides a name.
     fn whiteout(&self, directory: &NodeState, caller: Caller) -> Result<Draft, ZplError> {
         let (uid, gid) = (Fuid::posix(caller.uid), Fuid::posix(caller.gid));
         self.check_objects(&Charged { uid, gid, project: 0 })?;
@@ -390,7 +390,7 @@ impl LiveFileSystem {
         self.draft(&seed, |_, _| {})
     }
 
-    /// What a file becomes when it comes into a directory.
+    /// The new attributes of a file moved into a directory.
     fn prepare_moved(
         &self,
         locked: &Locked<'_>,
@@ -461,8 +461,8 @@ impl LiveFileSystem {
         self.log_rename(&tx, (from, to), mode, made)
     }
 
-    /// Changes entries, by which the file `lost` loses its last name: it is in the unlinked set
-    /// then. If one of this cannot be done, nothing is.
+    /// Changes entries, by which the file `lost` loses its last name: it is then added to the
+    /// unlinked set. If one step fails, all are reverted.
     fn replace_entries(
         &self,
         tx: &dyn Transaction,

@@ -5,10 +5,10 @@
 //!     │                                                                (of the same txg)
 //!     └ at the end: header without a log, its blocks freed
 //! ```
-//! The operations are those of [`LiveFileSystem`]. What is different while a log is replayed is in
-//! [`state`]: transactions note how far it has got, new files get the numbers that they had,
-//! quotas and flags forbid nothing, and directories and files of extended attributes are files.
-//! Nobody else has the file system yet.
+//! The operations are those of [`LiveFileSystem`]. The differences during replay are in [`state`]:
+//! transactions record the progress, new files get the numbers in the log, quotas and flags are
+//! ignored, and directories and files of extended attributes are accessible as files. The file
+//! system is not in use yet.
 
 mod acl;
 mod attributes;
@@ -35,11 +35,11 @@ pub use chain::{ReplayFailure, ReplaySummary};
 pub(super) use records::logged_data;
 
 impl LiveFileSystem {
-    /// Replays the intent log of the dataset, if it has one that needs that, and gives it up.
-    /// To be called before anybody else has the file system.
+    /// Replays the intent log of the dataset, if needed, and drops it. To be called before the file
+    /// system is in use.
     ///
     /// # Errors
-    /// As [`follow`]; the log is kept then.
+    /// As [`follow`]; the log is then kept.
     pub(super) fn replay_log(
         &self,
         (name, contents): (&str, &Generation),
@@ -47,7 +47,7 @@ impl LiveFileSystem {
     ) -> Result<ReplaySummary, ZplError> {
         let header = self.objset().log_header()?;
         if header.claim_txg.is_none() {
-            // Nobody has claimed it, so nothing was ever written into it.
+            // It was not claimed, so nothing was ever written to it.
             return Ok(ReplaySummary::default());
         }
         if !needs_replay(&header) {
@@ -70,7 +70,7 @@ impl LiveFileSystem {
             options.clock = Arc::clone(&before.clock);
             options.changes = before.changes;
         });
-        // Files of extended attributes are none from now on.
+        // Files of extended attributes are not accessible as files from now on.
         self.source.nodes.all().iter().for_each(|node| self.source.nodes.remove(node.id()));
         let summary = result?;
         summary.report(name);
@@ -78,7 +78,7 @@ impl LiveFileSystem {
         Ok(summary)
     }
 
-    /// Makes a log without records a new one that begins with the block that it has.
+    /// Turns a log without records into a new one that begins with its existing block.
     fn keep_first_block(&self, contents: &Generation, old: ZilHeader) -> Result<(), ZplError> {
         let mut header = ZilHeader::default();
         let mut frees = Vec::new();

@@ -1,6 +1,6 @@
 //! Salts of new ZAPs.
 
-/// Random numbers that follow from one (SplitMix64).
+/// Random numbers derived from a seed (SplitMix64).
 #[derive(Debug)]
 pub(super) struct Salts(u64);
 

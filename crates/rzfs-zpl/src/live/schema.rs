@@ -1,8 +1,8 @@
-//! Registry and layouts of a file system that changes (spec 05, sections 2.1 and 2.2).
+//! Registry and layouts of a live file system (spec 05, sections 2.1 and 2.2).
 //!
-//! Layouts are registered in a transaction of their own, before the one that writes attributes
-//! with them: so no transaction of a file has to hold the tables of the whole file system. A
-//! layout that is then not used does no harm.
+//! Layouts are registered in a separate transaction, before the one that writes attributes with
+//! them: so no transaction on a file has to hold the tables of the whole file system. An unused
+//! layout is harmless.
 
 use super::tables::Table;
 use crate::error::{Place, ZplError};
@@ -16,12 +16,12 @@ use rzfs_format::sa::{Attribute, AttributeNumber, RegisteredAttribute, Schema};
 use rzfs_format::{FormatError, ObjectId};
 use rzfs_zap::{IntegerSize, ZapValue};
 
-/// Objects of the tables in a new file system, as OpenZFS numbers them.
+/// Objects of the tables in a new file system, numbered as by OpenZFS.
 const REGISTRY: ObjectId = ObjectId(35);
 const LAYOUTS: ObjectId = ObjectId(36);
 
-/// The attributes that are registered: all but the modification counter, which is kept where it
-/// is but nowhere introduced.
+/// The registered attributes: all but the modification counter, which is kept where it exists but
+/// never added.
 fn written() -> impl Iterator<Item = Attribute> {
     Attribute::ALL.into_iter().filter(|attribute| *attribute != Attribute::Seq)
 }
@@ -52,7 +52,7 @@ impl SchemaTables {
         Ok(Self { master, registry, layouts, salt })
     }
 
-    /// Registers the attributes that the schema does not have yet.
+    /// Registers attributes missing in the schema.
     pub(super) fn register(
         &mut self,
         objset: &LiveObjset,
@@ -124,11 +124,11 @@ impl SchemaTables {
     }
 }
 
-/// The schema of a file system that changes.
+/// The schema of a live file system.
 #[derive(Debug)]
 pub(super) struct LiveSchema {
     current: RwLock<Arc<Schema>>,
-    /// Held while the schema grows; `None` in file systems that have no schema.
+    /// Held while the schema grows; `None` in file systems without a schema.
     tables: Mutex<Option<SchemaTables>>,
 }
 
@@ -143,12 +143,12 @@ impl LiveSchema {
         Ok(Self { current: RwLock::new(Arc::new(current)), tables: Mutex::new(tables) })
     }
 
-    /// The schema as it is now.
+    /// The current schema.
     pub(super) fn read(&self) -> Arc<Schema> {
         Arc::clone(&self.current.read())
     }
 
-    /// The schema, with every attribute that is written registered.
+    /// The schema, with all written attributes registered.
     pub(super) fn registered(
         &self,
         objset: &LiveObjset,
@@ -163,7 +163,7 @@ impl LiveSchema {
         self.grow(objset, engine, |tables, tx, schema| tables.register(objset, tx, schema))
     }
 
-    /// The schema, with layouts of these lists of attributes.
+    /// The schema, with layouts for these attribute lists.
     pub(super) fn with_layouts(
         &self,
         objset: &LiveObjset,
@@ -179,9 +179,9 @@ impl LiveSchema {
         })
     }
 
-    /// Changes the schema in a transaction of its own. When that fails nobody knows what of it is
-    /// in the tables, and the schema stays as it is until the file system is opened anew: a
-    /// layout's number must never be given twice.
+    /// Changes the schema in a separate transaction. If that fails, the state of the tables is
+    /// unknown, and the schema stays as it is until the file system is reopened: a layout number
+    /// must never be used twice.
     fn grow(
         &self,
         objset: &LiveObjset,

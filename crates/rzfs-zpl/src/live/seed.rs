@@ -1,4 +1,4 @@
-//! What new files begin with (spec 05, sections 5.1 and 5.2).
+//! Initial attributes of new files (spec 05, sections 5.1 and 5.2).
 
 use super::access_list::mode_flags;
 use super::replay::state::LoggedObject;
@@ -18,7 +18,7 @@ pub(super) fn keeps_projects(objset: &LiveObjset) -> bool {
     objset.synced().block().flags & PROJECTS_KEPT != 0
 }
 
-/// The attributes that a new file begins with.
+/// The initial attributes of a new file.
 #[derive(Clone, Debug)]
 pub(super) struct NodeSeed<'a> {
     pub(super) kind: FileKind,
@@ -29,14 +29,14 @@ pub(super) struct NodeSeed<'a> {
     pub(super) parent: ObjectId,
     /// `None` where files of this kind have no project id.
     pub(super) project: Option<u64>,
-    /// Flags that do not follow from the rest.
+    /// Flags that are not implied by the rest.
     pub(super) flags: FileFlags,
     pub(super) device: Option<DeviceNumber>,
     /// The target of a symbolic link.
     pub(super) target: Option<&'a [u8]>,
     pub(super) links: u64,
     pub(super) now: Timestamp,
-    /// What a log says about it, when it is made again.
+    /// What the log says about it, when it is recreated.
     pub(super) logged: Option<LoggedObject>,
 }
 
@@ -65,7 +65,7 @@ impl NodeSeed<'_> {
         }
     }
 
-    /// The attributes, in the order in which OpenZFS stores them.
+    /// The attributes, in OpenZFS's storage order.
     pub(super) fn values(&self, schema: &Schema, generation: Txg) -> Values {
         let mut values = Values::default();
         let mode = self.kind.mode_bits() | self.permissions;

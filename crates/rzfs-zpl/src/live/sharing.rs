@@ -21,12 +21,12 @@ use rzfs_format::sa::Attribute;
 use rzfs_format::znode::FileFlags;
 use rzfs_format::{BlockId, ObjectId};
 
-/// Blocks that one transaction shares at most.
+/// Maximum blocks shared by one transaction.
 const CLONE_BLOCKS: u64 = 1024;
-/// What sharing so many blocks writes, about: indirect blocks with their copies.
+/// Approximate bytes written by sharing this many blocks: indirect blocks with their copies.
 const CLONE_METADATA: u64 = 4 * (128 << 10);
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilePlace {
     /// The file.
@@ -41,12 +41,12 @@ impl FilePlace {
     }
 }
 
-/// The file system that a range is copied from.
+/// The source file system of a copied range.
 #[derive(Clone, Copy, Debug)]
 pub enum CopySource<'a> {
-    /// One that is only read.
+    /// A read-only one.
     Fixed(&'a FileSystem),
-    /// One that changes.
+    /// A live one.
     Live(&'a LiveFileSystem),
 }
 
@@ -81,12 +81,12 @@ impl CopySource<'_> {
     }
 }
 
-/// Blocks that a file is to share, from a boundary of its blocks on.
+/// Blocks to share with a file, from a boundary of its blocks on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SharedRange<'a> {
     /// First byte.
     pub(super) offset: u64,
-    /// Bytes: all of the blocks but the end of the last one.
+    /// Bytes: all blocks in full, except for the last one.
     pub(super) len: u64,
     /// Size of each block.
     pub(super) block_size: u64,
@@ -94,11 +94,11 @@ pub(super) struct SharedRange<'a> {
     pub(super) sources: &'a [CloneSource],
 }
 
-/// How a file gets blocks.
+/// How blocks are added to a file.
 struct Putting<C> {
     demand: SpaceDemand,
     caller: Caller,
-    /// Fails when the blocks may be nobody's any more.
+    /// Fails when the blocks may have lost their owner.
     owned: C,
 }
 
@@ -108,7 +108,7 @@ impl SharedRange<'_> {
     }
 }
 
-/// A file as far as sharing its blocks depends on it.
+/// The properties of a file that affect sharing its blocks.
 #[derive(Clone, Copy, Debug)]
 struct Reach {
     offset: u64,
@@ -116,10 +116,9 @@ struct Reach {
     block_size: u64,
 }
 
-/// How much of a range of `len` bytes, which ends within the source, can be shared from its
-/// beginning: whole blocks at whole blocks. The last block of the source may be a part of one
-/// when nothing of the target comes after it. `is_single`: the target has one block at most, which
-/// can be of the source's size.
+/// How much of a range of `len` bytes, which ends within the source, can be shared from its start:
+/// aligned whole blocks. The last block of the source may be partial if it becomes the end of the
+/// target. `is_single`: the target has at most one block, which can take the source's block size.
 fn shareable(source: Reach, target: Reach, is_single: bool, len: u64) -> u64 {
     let block_size = source.block_size;
     if target.block_size != block_size {
@@ -142,9 +141,8 @@ fn shareable(source: Reach, target: Reach, is_single: bool, len: u64) -> u64 {
 }
 
 impl LiveFileSystem {
-    /// Shares blocks from the beginning of a range that ends within its file; says how many bytes
-    /// of it. Nothing is shared, and nothing is wrong, when it is not possible here: then the
-    /// range is to be copied.
+    /// Shares blocks from the beginning of a range that ends within its file; returns the number of
+    /// bytes. Sharing nothing is not an error: the range is then to be copied.
     ///
     /// # Errors
     /// As for [`LiveFileSystem::copy_range`].
@@ -203,9 +201,9 @@ impl LiveFileSystem {
         })
     }
 
-    /// Whether blocks of another file system can be those of this one, too: it is one of this
-    /// one's snapshots. These have its key. Of one that is destroyed meanwhile nothing is shared
-    /// later than in the txg after that, and its blocks are freed after what that txg shares was
+    /// Whether blocks of another file system can be shared with this one: it is a snapshot of this
+    /// one, with the same key. After a snapshot is destroyed, nothing of it is shared later than in
+    /// the following txg, and its blocks are freed after the references added by that txg have been
     /// counted.
     fn shares_blocks_with_snapshot(&self, source: &FileSystem) -> bool {
         Arc::ptr_eq(self.objset().pipeline(), source.objset().pipeline())
@@ -213,8 +211,8 @@ impl LiveFileSystem {
             && self.options().space.sharing().is_some()
     }
 
-    /// Whether blocks of another file system can be those of this one, too: they are in one pool,
-    /// have the same key if they are encrypted, and would be written in the same way.
+    /// Whether blocks of another file system can be shared with this one: both are in one pool,
+    /// have the same key if encrypted, and write blocks in the same way.
     fn shares_blocks_with(&self, source: &Self) -> bool {
         if !Arc::ptr_eq(&self.engine, &source.engine) {
             return false;
@@ -230,7 +228,7 @@ impl LiveFileSystem {
         is_same || (has_same_key && own.writes_data_like(&of_source))
     }
 
-    /// Shares blocks of a file that is locked, as the target is.
+    /// Shares blocks of a locked file with a locked target.
     fn clone_locked<O: FileObject>(
         &self,
         (state, to): (&mut NodeState, FilePlace),
@@ -269,8 +267,8 @@ impl LiveFileSystem {
         Ok(len)
     }
 
-    /// Makes blocks those of a file that is locked: everything is checked already, but whether
-    /// somebody still owns them when the transaction has begun, which `owned` says.
+    /// Shares blocks with a locked file: everything is already checked, except whether the blocks
+    /// still have an owner when the transaction has begun, which `owned` checks.
     pub(super) fn share_locked(
         &self,
         state: &mut NodeState,
@@ -289,7 +287,7 @@ impl LiveFileSystem {
         })
     }
 
-    /// Writes the contents of a block to a file that is locked, in place of sharing it.
+    /// Writes the contents of a block to a locked file, instead of sharing it.
     pub(super) fn copy_locked(
         &self,
         state: &mut NodeState,
@@ -303,7 +301,7 @@ impl LiveFileSystem {
         self.put_locked(state, shared, how, |target, tx| target.write(tx, offset, contents))
     }
 
-    /// Has a file that is locked get blocks, which `put` puts into it, and all that goes with them.
+    /// Adds blocks to a locked file with `put`, and updates everything that depends on them.
     fn put_locked<C: FnOnce() -> Result<(), DmuError>>(
         &self,
         state: &mut NodeState,
@@ -322,13 +320,13 @@ impl LiveFileSystem {
         let grows = u64::from(target.data_block_size()?) != block_size;
         if grows {
             self.check_storable(&target, block_size)?;
-            // What it has is read now: nothing may fail later.
+            // Its contents are read now: nothing may fail later.
             target.read_block(BlockId(0))?;
         }
         let first = shared.first();
         target.check_blocks(first..BlockId(first.0.saturating_add(sources.len() as u64)))?;
         let tx = self.begin(&[&target], demand)?;
-        // It may have waited for several txgs, and what was destroyed in the first may be free now.
+        // After waiting for several txgs, blocks destroyed in the first may be free now.
         owned()?;
         if grows {
             target.set_data_block_size(&tx, u32::try_from(block_size).unwrap_or(u32::MAX))?;
@@ -342,7 +340,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Checks that a file can be written to from `offset` on.
+    /// Checks that a file can be written from `offset` on.
     fn check_writable(&self, state: &NodeState, offset: u64) -> Result<(), ZplError> {
         state.require_regular()?;
         self.check_flags(state, &[FileFlags::IMMUTABLE, FileFlags::READONLY])?;
@@ -372,7 +370,7 @@ mod tests {
             (0, BLOCK, 0, 5, 0),
             (1, 1, 0, 3 * BLOCK, 0),
             (0, 1, 0, 3 * BLOCK, 0),
-            // The last block, when it is the last one there, too; else whole ones.
+            // The last block, when it is also the last one there; else whole blocks.
             (BLOCK, 0, 0, 9 * BLOCK + 100, 9 * BLOCK + 100),
             (BLOCK, 0, 9 * BLOCK + 100, 9 * BLOCK + 100, 9 * BLOCK + 100),
             (BLOCK, 0, 9 * BLOCK + 101, 9 * BLOCK + 100, 9 * BLOCK),

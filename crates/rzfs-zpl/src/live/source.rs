@@ -1,4 +1,4 @@
-//! Files of a set that changes.
+//! Files of a live set.
 
 use super::directory::OpenNames;
 use super::node::{LiveNode, NodeState, NodeTable};
@@ -21,7 +21,7 @@ use rzfs_format::sa::Schema;
 use rzfs_format::znode::FileFlags;
 use rzfs_zap::Zap;
 
-/// A set of objects that changes. Whoever looks at a file keeps others from changing it.
+/// A live set of objects. Readers of a file keep others from changing it.
 #[derive(Debug)]
 pub struct Live {
     pub(super) objset: LiveObjset,
@@ -52,10 +52,10 @@ impl Live {
         })
     }
 
-    /// The file with this number, even if it has no name any more. Extended attributes are no
-    /// files for this: they are behind the lock of the file that has them.
+    /// The file with this number, even if it is unlinked. Files of extended attributes are not
+    /// included: they are protected by the lock of their owner.
     pub(super) fn node(&self, id: ObjectId) -> Result<Arc<LiveNode>, ZplError> {
-        // Files are remembered longer than a superseded set has them.
+        // Files are cached longer than they exist in a superseded set.
         self.objset.require_current()?;
         let node = self.nodes.get_or_open(id, || self.file_state(self.objset.object(id)?))?;
         if node.is_gone() {
@@ -127,7 +127,7 @@ impl Source for Live {
         let is_missing = |id: &ObjectId| !self.nodes.contains(*id);
         let missing: Vec<ObjectId> = ids.iter().copied().filter(is_missing).collect();
         for object in self.objset.objects_of(&missing) {
-            // Whoever asks for a damaged file gets the error then.
+            // Errors are reported when the file is accessed.
             let _ = self.nodes.get_or_open(object.id(), || self.file_state(object.clone()));
         }
     }

@@ -1,4 +1,4 @@
-//! ZAPs of a file system that are no directories: the master node, the unlinked set, quotas, the
+//! ZAPs of a file system other than directories: the master node, the unlinked set, quotas, the
 //! tables of system attributes.
 
 use crate::error::ZplError;
@@ -13,14 +13,14 @@ pub(super) const INDIRECT_SHIFT: u8 = 17;
 /// Block size of new objects.
 pub(super) const FIRST_BLOCK_SIZE: u32 = 512;
 
-/// An object with the ZAP in it. Whoever has it keeps others away from it.
+/// An object with its ZAP. The holder synchronises access.
 #[derive(Debug)]
 pub(super) struct Table {
     object: LiveObject,
     zap: Zap<LiveObject>,
 }
 
-/// A new object of a type of ZAPs.
+/// A new object of a ZAP type.
 fn new_object<'a>(object_type: ObjectType) -> NewObject<'a> {
     NewObject {
         object_type,
@@ -33,7 +33,7 @@ fn new_object<'a>(object_type: ObjectType) -> NewObject<'a> {
 }
 
 impl Table {
-    /// Opens the table with this number, which has to be of this type.
+    /// Opens the table with this number, which must have this type.
     pub(super) fn open(
         objset: &LiveObjset,
         id: ObjectId,
@@ -43,7 +43,7 @@ impl Table {
         Ok(Self { zap: object.clone().open_zap()?, object })
     }
 
-    /// Makes a table: with this number if it is free, else with another one.
+    /// Creates a table: with this number if it is free, else with another one.
     pub(super) fn create(
         objset: &LiveObjset,
         tx: &dyn Transaction,
@@ -73,13 +73,13 @@ impl Table {
         &self.zap
     }
 
-    /// The number that a name has; a value that is no number counts as none.
+    /// The number under a name; other values count as none.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, ZplError> {
         let found = self.zap.lookup(name).map_err(|source| self.object.zap_failure(source))?;
         Ok(found.and_then(|value| value.first_u64()))
     }
 
-    /// Gives a name a value.
+    /// Sets the value of a name.
     pub(super) fn set(
         &mut self,
         tx: &dyn Transaction,
@@ -90,7 +90,7 @@ impl Table {
         result.map_err(|source| self.object.zap_failure(source))
     }
 
-    /// Removes a name; tells whether it was there.
+    /// Removes a name; returns whether it existed.
     pub(super) fn remove(&mut self, tx: &dyn Transaction, name: &str) -> Result<bool, ZplError> {
         let result = self.zap.writer(self.object.zap_blocks(tx)).remove(KeyRef::from(name));
         result.map_err(|source| self.object.zap_failure(source))

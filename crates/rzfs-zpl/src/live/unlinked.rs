@@ -1,5 +1,4 @@
-//! Files without names: those that are open live on, the others are reclaimed (spec 05, sections
-//! 3.6 and 3.7).
+//! Unlinked files: open ones stay alive, the others are reclaimed (spec 05, sections 3.6 and 3.7).
 
 use super::file_system::LiveFileSystem;
 use super::node::LiveNode;
@@ -10,8 +9,8 @@ use rzfs_dmu::live::Transaction;
 use rzfs_format::ObjectId;
 use rzfs_zap::ZapEntry;
 
-/// Keeps a file while it is open, or known to the kernel. Dropping the last one of a file without
-/// names reclaims it.
+/// Holds a file while it is open, or known to the kernel. Dropping the last hold of an unlinked
+/// file reclaims it.
 #[derive(Debug)]
 pub struct Hold {
     file_system: Arc<LiveFileSystem>,
@@ -28,7 +27,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // The time of access is all that is lost if it cannot be written.
+        // If it cannot be written, only the access time is lost.
         let _ = self.file_system.flush_access_time(&self.node);
         if self.node.release() {
             self.file_system.reclaim_or_leave(self.node.id());
@@ -37,28 +36,28 @@ impl Drop for Hold {
 }
 
 impl LiveFileSystem {
-    /// Keeps a file.
+    /// Holds a file.
     ///
     /// # Errors
-    /// No file has this number, or it is being reclaimed.
+    /// The number is not that of a file, or it is being reclaimed.
     pub fn hold(self: &Arc<Self>, object: ObjectId) -> Result<Hold, ZplError> {
         Ok(Hold { file_system: Arc::clone(self), node: self.hold_node(object)? })
     }
 
-    /// Keeps a file until [`LiveNode::release`].
+    /// Holds a file until [`LiveNode::release`].
     pub(super) fn hold_node(&self, object: ObjectId) -> Result<Arc<LiveNode>, ZplError> {
         let node = self.node(object)?;
         if node.hold() { Ok(node) } else { Err(ZplError::NotFound { place: self.place(object) }) }
     }
 
-    /// Puts a file into the unlinked set.
+    /// Adds a file to the unlinked set.
     pub(super) fn queue(&self, tx: &dyn Transaction, object: ObjectId) -> Result<(), ZplError> {
         self.unlinked.lock().table()?.set(tx, &key(object), object.0)?;
         self.counters.count_unlinked();
         Ok(())
     }
 
-    /// Takes a file out of the unlinked set.
+    /// Removes a file from the unlinked set.
     pub(super) fn unqueue(&self, tx: &dyn Transaction, object: ObjectId) -> Result<(), ZplError> {
         self.unlinked.lock().table()?.remove(tx, &key(object)).map(|_| ())
     }
@@ -73,8 +72,8 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// How many files without names have their space still and will lose it while the file system is
-    /// in use: one that is read-only, or being closed, keeps them.
+    /// Number of unlinked files whose space will be freed while the file system is in use: one that
+    /// is read-only, or being closed, keeps them.
     ///
     /// # Errors
     /// The unlinked set cannot be read.
@@ -85,9 +84,9 @@ impl LiveFileSystem {
         Ok(self.unlinked.lock().table()?.zap().entry_count())
     }
 
-    /// Reclaims the files that had lost their last names, but not their space, when the file
-    /// system was closed, or begins to where it takes many groups; says how many there were. To be
-    /// called once it is open, before anyone else uses it. One that is read-only keeps them.
+    /// Reclaims the files that were unlinked but not freed when the file system was closed, or
+    /// starts to where that spans many groups; returns their number. To be called once it is open,
+    /// before it is used. A read-only one keeps them.
     ///
     /// # Errors
     /// The unlinked set cannot be read.
@@ -97,7 +96,7 @@ impl LiveFileSystem {
         }
         let mut entries = Vec::new();
         match self.read_unlinked(&mut entries) {
-            // What cannot be read of the set is leaked; the other files are there.
+            // Unreadable entries of the set are leaked; the other files are reclaimed.
             Err(ZplError::Dmu(error)) if error.is_damage() => {
                 tracing::warn!(%error, "files without names keep their space");
             }
@@ -119,5 +118,5 @@ impl LiveFileSystem {
     }
 }
 
-/// Numbers below are no files: the meta-dnode and the master node.
+/// Lower numbers are not files: the meta-dnode and the master node.
 const FIRST_FILE: u64 = 2;

@@ -1,4 +1,4 @@
-//! The unlinked set: the files without names that have their space still (spec 05, section 3.6).
+//! The unlinked set: unlinked files that are not freed yet (spec 05, section 3.6).
 
 use super::tables::Table;
 use crate::error::ZplError;
@@ -12,12 +12,12 @@ pub(super) fn key(object: ObjectId) -> String {
     format!("{:x}", object.0)
 }
 
-/// The set of the files without names. One that is damaged keeps nobody from the other files.
+/// The set of unlinked files. Damage to it does not affect other files.
 #[derive(Debug)]
 pub(super) struct UnlinkedSet {
     objset: LiveObjset,
     object: LiveObject,
-    /// `None` if it could not be opened because of damage.
+    /// `None` if it is damaged and could not be opened.
     table: Option<Table>,
 }
 

@@ -1,5 +1,5 @@
-//! The system attributes of one object while they change: in order, and which of them go where
-//! (spec 05, section 2.4).
+//! The system attributes of one object during a change: their order, and their placement (spec 05,
+//! section 2.4).
 
 use super::access_list::AccessList;
 use super::access_list::mode_flags;
@@ -15,7 +15,7 @@ use rzfs_format::znode::{FileFlags, Timestamp};
 use rzfs_format::{BlockPointer, ByteOrder, FormatError};
 use std::ops::Range;
 
-/// Most bytes that all attributes of an object may take.
+/// Maximum total size of an object's attributes.
 const MAX_BYTES: usize = 128 << 10;
 const ALIGNMENT: usize = 8;
 
@@ -29,14 +29,13 @@ pub(super) struct Values {
 /// New permission bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ModeChange {
-    /// Of a change of the mode: the access control entries say the same afterwards.
+    /// From a change of the mode: the access control entries are adjusted to it.
     Rewrites(u32),
-    /// Of a POSIX list that the mode follows: the entries stay, as they would give the mask of
-    /// the list to the owning group.
+    /// From a POSIX list: the entries stay, as they would give the list's mask to the owning group.
     Follows(u32),
 }
 
-/// Room for a bonus beside one block pointer, in a dnode of so many slots.
+/// Room for a bonus beside one block pointer, in a dnode of this many slots.
 pub(super) const fn bonus_capacity(slots: u8) -> usize {
     (slots as usize * SLOT_SIZE).saturating_sub(CORE_SIZE + BlockPointer::SIZE)
 }
@@ -45,18 +44,18 @@ pub(super) const fn bonus_capacity(slots: u8) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Split {
     in_bonus: usize,
-    /// The length that the bonus gets when there is a spill block.
+    /// The length of the bonus when there is a spill block.
     bonus_len: usize,
 }
 
 impl Split {
-    /// Whether the bonus fits into so many bytes.
+    /// Whether the bonus fits in this many bytes.
     pub(super) const fn in_capacity(self, capacity: usize) -> bool {
         self.bonus_len <= capacity
     }
 }
 
-/// What a bonus and a spill block are to contain.
+/// The contents of a bonus and a spill block.
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) bonus: Vec<u8>,
@@ -100,9 +99,9 @@ impl Values {
         self.bytes.get(self.range(number)?)
     }
 
-    /// Gives an attribute a value: in its place if it has one, else after all others.
+    /// Sets an attribute: in place if it has a value, else after all others.
     pub(super) fn set(&mut self, schema: &Schema, attribute: Attribute, value: &[u8]) {
-        // Every attribute that is written is registered before anything is changed.
+        // Every written attribute is registered before anything is changed.
         let Some(number) = schema.registry.number(attribute) else { return };
         let found = self.range(number);
         if let Some(place) = found.and_then(|range| self.bytes.get_mut(range))
@@ -120,7 +119,7 @@ impl Values {
         }
     }
 
-    /// Gives an attribute that is a number a value.
+    /// Sets a numeric attribute.
     pub(super) fn set_u64(&mut self, schema: &Schema, attribute: Attribute, value: u64) {
         self.set(schema, attribute, &value.to_ne_bytes());
     }
@@ -150,7 +149,7 @@ impl Values {
         }
     }
 
-    /// Changes the permission bits, with the access control list and the flags that say the same.
+    /// Changes the permission bits, with the corresponding access control list and flags.
     pub(super) fn set_permissions(&mut self, schema: &Schema, kind: FileKind, permissions: u32) {
         let mode = kind.mode_bits() | permissions;
         self.set_u64(schema, Attribute::Mode, u64::from(mode));
@@ -161,7 +160,7 @@ impl Values {
         });
     }
 
-    /// Changes the permission bits and the access control list to one that says more than they.
+    /// Changes the permission bits, and sets an access control list that extends them.
     pub(super) fn set_list(
         &mut self,
         schema: &Schema,
@@ -180,7 +179,7 @@ impl Values {
         self.change_flags(schema, |flags| flags.without(of_lists).with(new));
     }
 
-    /// Gives an attribute that is a time a value.
+    /// Sets a time attribute.
     pub(super) fn set_time(&mut self, schema: &Schema, attribute: Attribute, time: Timestamp) {
         let [seconds, nanoseconds] = time.encode().map(u64::to_ne_bytes);
         self.set(schema, attribute, &[seconds, nanoseconds].concat());
@@ -192,7 +191,7 @@ impl Values {
         self.set(schema, Attribute::DaclAces, &Ace::encode_list(list, ByteOrder::NATIVE));
     }
 
-    /// Gives an attribute a value: in its place if it has one, else right after another one.
+    /// Sets an attribute: in place if it has a value, else right after another one.
     pub(super) fn insert_after(
         &mut self,
         schema: &Schema,
@@ -218,10 +217,10 @@ impl Values {
         }
     }
 
-    /// Which attributes go where, in an object whose bonus has room for `capacity` bytes without
-    /// a spill block; `None` when they are too many for both.
+    /// The placement of attributes in an object whose bonus has room for `capacity` bytes without a
+    /// spill block; `None` when they do not fit in both.
     ///
-    /// The first attribute that does not fit beside a spill pointer and all behind it go into the
+    /// The first attribute that does not fit beside a spill pointer and all after it go into the
     /// spill block, unless everything fits without one.
     pub(super) fn split(&self, registry: &Registry, capacity: usize) -> Option<Split> {
         let beside_spill = capacity.saturating_sub(BlockPointer::SIZE);
@@ -275,7 +274,7 @@ impl Values {
     }
 }
 
-/// Swaps a value of another machine's byte order.
+/// Swaps the bytes of a value in the other byte order.
 fn make_native(value: &SaValue<'_>, bytes: &mut [u8]) -> Result<(), FormatError> {
     if value.order == ByteOrder::NATIVE {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Volumes of a running pool: what was written to them and is in their intent logs only is
-//! replayed (spec 05, sections 12.3 and 13).
+//! Volumes of a live pool: writes that are only in their intent logs are replayed (spec 05,
+//! sections 12.3 and 13).
 
 use super::admission::{Admission, DNODE_BYTES, Freeing};
 use super::block_size::written_bytes;
@@ -13,12 +13,12 @@ use rzfs_dsl::live::{LiveDataset, LivePool, SpaceDemand};
 use rzfs_format::BlockId;
 use rzfs_format::zil::{Body, Record, Write, ZilHeader};
 
-/// Replays the intent log of a volume, if it has one that needs that, and gives it up.
+/// Replays the intent log of a volume, if needed, and drops it.
 ///
 /// # Errors
-/// It is no volume, its key is not loaded, the pool takes no changes any more or has no room for
-/// them, or not all of the log can be read: it is kept then. A record that cannot be done because
-/// of damage is passed over; one that cannot for another reason ends the log.
+/// It is not a volume, its key is not loaded, the pool no longer accepts changes or has no room for
+/// them, or part of the log cannot be read: it is then kept. A damaged record is skipped; another
+/// failure ends the log.
 pub fn replay_volume(
     pool: &LivePool,
     dataset: &Arc<LiveDataset>,
@@ -93,7 +93,7 @@ impl VolumeReplay<'_> {
         Ok(())
     }
 
-    /// Makes a hole, from its end on; the transaction that makes its beginning notes the record.
+    /// Punches a hole, from its end on; its last transaction marks the record as done.
     fn free(&self, seq: u64, offset: u64, length: u64) -> Result<(), ZplError> {
         let block_size = u64::from(self.object.data_block_size()?);
         let mut end = offset.saturating_add(length).min(self.size);
@@ -127,7 +127,7 @@ impl VolumeReplay<'_> {
         }
     }
 
-    /// Notes that a record was done, in the same txg.
+    /// Marks a record as done, in the same txg.
     fn note(&self, tx: &dyn Transaction, seq: u64) {
         let header = ZilHeader { replayed_seq: seq, ..self.header.clone() };
         self.objset.set_log_header(tx, header);

@@ -1,7 +1,7 @@
-//! Extended attributes of files that change (spec 05, section 8).
+//! Extended attributes of live files (spec 05, section 8).
 //!
-//! They are behind the lock of their file: so is its directory of attributes with what is in it,
-//! where they go that do not fit into a system attribute.
+//! They are protected by the lock of their file, as is its extended attribute directory, which
+//! holds those that do not fit in a system attribute.
 
 use super::acl::{ACCESS, DEFAULT};
 use super::admission::DNODE_BYTES;
@@ -19,26 +19,26 @@ use rzfs_format::dirent::FileKind;
 use rzfs_format::xattr::{Namespace, stored_names};
 use rzfs_format::znode::FileFlags;
 
-/// Longest name of an attribute.
+/// Maximum length of an attribute name.
 const MAX_NAME: usize = 255;
 
-/// What becomes of set-group-id when a list of access rights makes the mode.
+/// What happens to set-group-id when an access list determines the mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SetGroupId {
     /// It stays.
     Kept,
-    /// It goes: whoever sets the list is not of the file's group.
+    /// It is cleared: the caller is not in the file's group.
     Dropped,
 }
 
-/// Whether an attribute has to be there when it is set.
+/// Whether an attribute must exist when it is set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum XattrMode {
     /// It may or may not be.
     Any,
-    /// It must not be.
+    /// It must not exist.
     Create,
-    /// It has to be.
+    /// It must exist.
     Replace,
 }
 
@@ -66,13 +66,13 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Takes the capabilities of a program away, as Linux does whoever changes it.
+    /// Clears the capabilities of a program, as Linux does on every change.
     pub(super) fn drop_capabilities(&self, state: &mut NodeState) -> Result<(), ZplError> {
         const CAPABILITIES: &[u8] = b"security.capability";
         let has_them = match state.has_capabilities.get() {
             Some(has_them) => *has_them,
             None => {
-                // Nobody runs a program whose attributes are damaged with more than it has.
+                // A program with damaged attributes never runs with additional capabilities.
                 let found = self.has_xattr(state, CAPABILITIES).unwrap_or(false);
                 *state.has_capabilities.get_or_init(|| found)
             }
@@ -92,11 +92,11 @@ impl LiveFileSystem {
         Ok(false)
     }
 
-    /// Sets an extended attribute. An access control list changes the mode with it.
+    /// Sets an extended attribute. An access control list also changes the mode.
     ///
     /// # Errors
-    /// It is there or not there against `mode`, the file cannot have such an attribute, the value
-    /// is too long or no list, a quota or the space is used up.
+    /// It exists or is missing against `mode`, the file cannot have such an attribute, the value is
+    /// too long or not a list, a quota or the space is exceeded.
     pub fn set_xattr(
         &self,
         object: ObjectId,
@@ -109,7 +109,7 @@ impl LiveFileSystem {
         self.commit_always(object)
     }
 
-    /// Sets the list of access rights of a file, and its mode with it.
+    /// Sets the access list of a file, and its mode.
     ///
     /// # Errors
     /// As for [`LiveFileSystem::set_xattr`].
@@ -189,14 +189,14 @@ impl LiveFileSystem {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// The file has no such attribute, or does not change.
+    /// The file has no such attribute, or is immutable.
     pub fn remove_xattr(&self, object: ObjectId, name: &[u8]) -> Result<(), ZplError> {
         let node = self.node(object)?;
         let mut state = node.write();
         self.check_xattr(&state, name)?;
         if !self.has_xattr(&state, name)? {
             return match Namespace::of(name) {
-                // Who takes a list away wants the file to be without one.
+                // Removing a missing list is not an error.
                 Some(Namespace::PosixAcl) => Ok(()),
                 _ => Err(ZplError::NoXattr { place: state.place() }),
             };

@@ -22,15 +22,15 @@ use rzfs_format::xattr::{XattrList, stored_names};
 use rzfs_format::znode::FileFlags;
 use std::sync::OnceLock;
 
-/// Longest value that goes into a system attribute.
+/// Maximum length of a value in a system attribute.
 const MAX_SA_VALUE: usize = 32768;
-/// Longest list that may grow, and that fits into a system attribute.
+/// Maximum length of a list that may grow and fits in a system attribute.
 const MAX_GROWING_LIST: usize = 65536;
 const MAX_LIST: usize = 65535;
 const DIRECTORY_PERMISSIONS: u32 = 0o1777;
 const FILE_PERMISSIONS: u32 = 0o644;
 
-/// What becomes of an attribute.
+/// A change of an attribute.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct XattrChange<'a> {
     name: &'a [u8],
@@ -47,7 +47,7 @@ impl<'a> XattrChange<'a> {
     }
 }
 
-/// Adds an attribute to a list, if both fit; gives back the packed list.
+/// Adds an attribute to a list, if both fit; returns the packed list.
 fn add_to_list(list: &mut XattrList, name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
     let before = list.encode().ok()?.len();
     if value.len() > MAX_SA_VALUE || before > MAX_GROWING_LIST {
@@ -57,16 +57,16 @@ fn add_to_list(list: &mut XattrList, name: &[u8], value: &[u8]) -> Option<Vec<u8
     list.encode().ok().filter(|packed| packed.len() <= MAX_LIST)
 }
 
-/// The extended attributes that a new file gets.
+/// The extended attributes of a new file.
 #[derive(Debug, Default)]
 pub(super) struct Attached {
-    /// Those that are a system attribute.
+    /// Those in the system attribute.
     list: Option<Vec<u8>>,
-    /// Those that are files, in a directory.
+    /// Those stored as files, in a directory.
     directory: Option<AttachedDirectory>,
-    /// What was made already.
+    /// What was created already.
     made: Vec<LiveObject>,
-    /// The same when all of it was: the directory, then the files.
+    /// The same after all is created: the directory, then the files.
     nodes: Vec<NodeState>,
 }
 
@@ -77,7 +77,7 @@ struct AttachedDirectory {
 }
 
 impl Attached {
-    /// Adds the attribute that leads to them.
+    /// Adds the attribute that refers to them.
     pub(super) fn complete(&self, values: &mut Values, schema: &Schema) {
         if let Some(list) = &self.list {
             values.set(schema, Attribute::Dxattr, list);
@@ -87,7 +87,7 @@ impl Attached {
         }
     }
 
-    /// Logs those that are files, after the file that has them.
+    /// Logs those stored as files, after their owner.
     pub(super) fn log_files(
         &self,
         file_system: &LiveFileSystem,
@@ -105,18 +105,18 @@ impl Attached {
         Ok(())
     }
 
-    /// Whether some are files.
+    /// Whether some are stored as files.
     pub(super) const fn has_files(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// Bytes that making them writes.
+    /// Bytes written by creating them.
     pub(super) fn bytes(&self) -> u64 {
         let files = self.directory.as_ref().map_or(0, |directory| directory.files.len() + 1);
         files as u64 * 2 * DNODE_BYTES
     }
 
-    /// Makes them for the file that is being made of `owner`.
+    /// Creates them for the new file of `owner`.
     pub(super) fn make(
         &mut self,
         file_system: &LiveFileSystem,
@@ -143,7 +143,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Takes back what was made.
+    /// Reverts the creation.
     pub(super) fn undo(&self, tx: &dyn Transaction) -> Result<(), ZplError> {
         self.made.iter().try_for_each(|object| object.destroy(tx)).map_err(ZplError::from)
     }
@@ -222,7 +222,7 @@ impl LiveFileSystem {
         self.draft(&seed, |values, schema| values.set_u64(schema, Attribute::Size, size))
     }
 
-    /// Makes the file of an attribute, with its name and contents.
+    /// Creates the file of an attribute, with its name and contents.
     fn make_xattr_file(
         &self,
         tx: &dyn Transaction,
@@ -303,44 +303,44 @@ impl LiveFileSystem {
     }
 }
 
-/// Whether an attribute that goes into a file was among the system attributes.
+/// Whether an attribute to be stored as a file was in the system attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Listed {
     Gone,
     Never,
 }
 
-/// The directory of attributes that a change needs.
+/// The attribute directory that a change needs.
 #[derive(Debug)]
 enum Target {
-    /// None: nothing is there, and nothing comes.
+    /// None: it neither exists nor is needed.
     Absent,
-    /// The one that is there.
+    /// The existing one.
     Present(Box<(NodeState, Prepared)>),
     /// A new one.
     New(Box<Draft>),
 }
 
-/// What changes in the directory of attributes.
+/// The changes in the attribute directory.
 #[derive(Debug)]
 struct DirectoryChange {
     directory: Target,
-    /// Files that go, with the names under which they are found.
+    /// Files to remove, with their stored names.
     goes: Vec<(Vec<u8>, LiveObject)>,
     comes: Option<ValueTarget>,
 }
 
-/// A value that goes into a file.
+/// A value to store as a file.
 #[derive(Debug)]
 enum ValueTarget {
     /// A new one.
     New(Box<Draft>, Vec<u8>),
-    /// The one that has the attribute.
+    /// The one with the attribute.
     Over(Box<(NodeState, Prepared)>, Vec<u8>),
 }
 
 impl LiveFileSystem {
-    /// Plans what a change of an attribute does to the directory: `value` is what comes into it.
+    /// Plans how a change of an attribute affects the directory; `value` is the new value.
     fn plan_directory_change(
         &self,
         state: &NodeState,
@@ -419,7 +419,7 @@ impl LiveFileSystem {
         let logs = state.znode().links > 0;
         let (comes_file, goes_file) = (comes.is_some(), !goes.is_empty());
         if logs && (comes_file || goes_file) {
-            // It keeps its order with what was done to the attributes before.
+            // It is ordered with earlier changes of the attributes.
             self.promote_records(owner_object.id());
         }
         if logs && comes_file && listed == Listed::Gone {
@@ -514,8 +514,7 @@ impl LiveFileSystem {
         self.begin(&objects, demand)
     }
 
-    /// Logs a change of the attributes in the system attributes, and of the mode if it was
-    /// another one before.
+    /// Logs a change of the system attribute, and of the mode if it changed.
     fn log_listed(
         &self,
         tx: &dyn Transaction,

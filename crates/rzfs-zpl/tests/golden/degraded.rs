@@ -1,5 +1,5 @@
-//! Pools with members that are gone or overwritten: as many as the redundancy allows are no loss,
-//! more are the loss of exactly the files whose blocks they had.
+//! Pools with missing or overwritten members: within the redundancy nothing is lost, beyond it
+//! exactly the files with blocks on them.
 
 use crate::{check, open_dataset};
 use rzfs_blockdev::{BlockDevice, FileDevice, OpenOptions};
@@ -13,9 +13,9 @@ use rzfs_vdev::BlockRead;
 use rzfs_zpl::FileSystem;
 use std::sync::Arc;
 
-/// Bytes at the start of a device that labels are in.
+/// Size of the labels at the start of a device.
 const LABELS: u64 = 512 << 10;
-/// Most sets of members of one size that are lost in turn.
+/// Maximum number of member sets of one size that are lost in turn.
 const MOST_SETS: usize = 5;
 
 /// A pool whose members can be damaged.
@@ -143,7 +143,7 @@ fn expanded_raidz1_without_any_one() {
     check_losses("g16-expanded", &[0, 1, 2, 3], 1);
 }
 
-/// The pointers to the data blocks of a file, holes left out, with their numbers.
+/// The pointers to the data blocks of a file, without holes, with their numbers.
 fn data_blocks(file_system: &FileSystem, id: ObjectId) -> Vec<(u64, BlockPointer)> {
     let object = file_system.objset().object(id).unwrap();
     let end = object.dnode().max_block_id.0 + 1;
@@ -152,7 +152,7 @@ fn data_blocks(file_system: &FileSystem, id: ObjectId) -> Vec<(u64, BlockPointer
     (0..).zip(pointers).filter(stored).collect()
 }
 
-/// The ranges of all members that the first `copies` copies of a block are in.
+/// The ranges on all members of the first `copies` copies of a block.
 fn places(
     members: &[Arc<OverlayDevice>],
     pool: &Pool,
@@ -173,7 +173,7 @@ fn places(
     reads.collect()
 }
 
-/// A regular file of the pool's root file system with several blocks, none of them shared.
+/// A regular file with several unshared blocks in the pool's root file system.
 fn victim(file_system: &FileSystem) -> (ObjectId, Vec<(u64, BlockPointer)>) {
     let ids = file_system.objset().objects().map(|entry| entry.unwrap().id);
     let mut best = None;
@@ -192,7 +192,7 @@ fn victim(file_system: &FileSystem) -> (ObjectId, Vec<(u64, BlockPointer)>) {
 }
 
 /// Damages one file beyond redundancy: reading the damaged blocks fails with EIO, everything else
-/// is as it was.
+/// is unchanged.
 fn check_beyond(name: &str, dataset: &str) {
     const EIO: i32 = 5;
     let Some(damaged) = DamagedPool::golden(name) else { return };

@@ -1,4 +1,4 @@
-//! Reads pools that OpenZFS made and compares every file with what OpenZFS showed.
+//! Reads pools made by OpenZFS and compares every file with OpenZFS's view.
 
 mod degraded;
 
@@ -39,7 +39,7 @@ fn open_dataset(pool: &Pool, dataset: &Dataset) -> FileSystem {
         .unwrap_or_else(|error| panic!("{}: {error}", dataset.name()))
 }
 
-/// Compares every dataset and snapshot that the manifest describes.
+/// Compares every dataset and snapshot in the manifest.
 fn check(pool: &Pool, manifest: &Manifest) -> usize {
     let mut files = 0;
     let mut wrong = Vec::new();
@@ -98,7 +98,7 @@ golden_pools! {
 }
 
 /// Pools of OpenZFS's own test suite: of versions 1 to 15, damaged ones, encrypted ones without
-/// their keys. What OpenZFS does not import is not imported here either.
+/// their keys. Pools that OpenZFS does not import are not imported here either.
 #[test]
 fn files_of_openzfs_own_pools() {
     let mut files = 0;
@@ -109,7 +109,7 @@ fn files_of_openzfs_own_pools() {
         };
         let pool = import(&reference);
         for dataset in pool.datasets().root().unwrap().descendants().unwrap() {
-            // The passphrase of two of them; of a third one nobody knows it.
+            // The passphrase of two of them; that of a third one is unknown.
             if dataset.key_status().unwrap() == KeyStatus::Unavailable {
                 drop(dataset.load_key(b"password\n"));
             }

@@ -109,7 +109,7 @@ fn only_owners_change_flags_and_only_root_those_that_bind() {
         assert_eq!(errno(&set(flag), USER), Some(1));
     }
     assert_eq!(errno(&set(FileFlags::APPENDONLY), Caller::SUPERUSER), None);
-    // It stays what it is when others change.
+    // It stays as it is when others change.
     assert_eq!(errno(&set(FileFlags::ARCHIVE), USER), None);
     let times = |time| AttributeChange {
         atime: Some(time),
@@ -249,7 +249,7 @@ fn lists_go_with_modes_and_are_inherited() {
         pool.sync();
         let on_disk = pool.reopened();
         assert_eq!(on_disk.xattr(sub, default).unwrap(), extended.encode());
-        // The entries stay those of the last change of the mode.
+        // The entries stay those of the last mode change.
         let acl = on_disk.acl(file.object).unwrap();
         assert_eq!(acl, trivial(FileKind::Regular, 0o604));
         assert!(contents(&fs, file.object).is_empty());

@@ -1,4 +1,4 @@
-//! Blocks that cannot be read: an operation that fails has changed nothing.
+//! Unreadable blocks: a failed operation has changed nothing.
 
 use crate::model::{File, Reader};
 use crate::operations::{make, new_file, put};
@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 
 type Snapshot = BTreeMap<ObjectId, (File, Attributes)>;
 
-/// Everything that can be seen of all files that have names.
+/// Everything visible of all linked files.
 fn snapshot(fs: &LiveFileSystem) -> Snapshot {
     let mut found = Snapshot::new();
     let mut stack = vec![fs.root()];
     while let Some(id) = stack.pop() {
         let file = fs.file(id);
         stack.extend(file.names.values().filter(|name| !found.contains_key(*name)));
-        // Space is that on disk, which is another one after a sync.
+        // Space is that on disk, which changes with a sync.
         let attributes = Attributes { blocks: 0, ..fs.attributes(id).unwrap() };
         found.insert(id, (file, attributes));
     }
@@ -34,7 +34,7 @@ fn object(fs: &LiveFileSystem, directory: ObjectId, name: &str) -> ObjectId {
     }
 }
 
-/// A directory of many entries, files with blocks and attributes in all places.
+/// Creates a directory of many entries, and files with blocks and attributes in all places.
 fn plant(fs: &LiveFileSystem) {
     let big = make(fs, fs.root(), "big", NewKind::Directory);
     for number in 0..300 {
@@ -51,7 +51,7 @@ fn plant(fs: &LiveFileSystem) {
     make(fs, dir, "sub", NewKind::Directory);
 }
 
-/// What an operation answers: an errno if it fails.
+/// The result of an operation: an errno if it fails.
 fn errno<T>(result: Result<T, ZplError>) -> Result<(), i32> {
     result.map(|_| ()).map_err(|error| error.errno())
 }
@@ -85,7 +85,7 @@ fn change(
     errno(fs.set_attributes(object(fs, directory, file), &change, ROOT))
 }
 
-/// What is tried; each gets the directory with many entries.
+/// The operations; each gets the directory with many entries.
 const OPERATIONS: &[Operation] = &[
     ("create", |fs, big| errno(fs.create(big, b"new", &new_file(NewKind::Regular, 0o644)))),
     ("mkdir", |fs, big| errno(fs.create(big, b"newdir", &new_file(NewKind::Directory, 0o755)))),
@@ -135,7 +135,7 @@ fn run(store: XattrStore) {
             let fs = pool.remount(options(store));
             let big = object(&fs, fs.root(), "big");
             object(&fs, fs.root(), "dir");
-            // What finding the file takes is not what is tried.
+            // Reads needed to find the file do not count.
             for name in ["one", "two", "three"] {
                 let _ = fs.lookup(big, name.as_bytes());
             }

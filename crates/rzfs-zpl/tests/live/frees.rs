@@ -1,4 +1,4 @@
-//! How many blocks die in a group when much is freed.
+//! The number of blocks that die in a group when much is freed.
 
 use crate::golden_shapes::noise;
 use crate::operations::{contents, make, put};
@@ -8,15 +8,15 @@ use rzfs_zpl::FileSystem;
 use rzfs_zpl::live::{Allocation, Caller, LiveFileSystem, LiveOptions, NewKind};
 use std::time::{Duration, Instant};
 
-/// Blocks that files give up in a group.
+/// Maximum blocks freed by files in a group.
 const PACE: u64 = 64;
-/// Most blocks that die in a group then: besides data there are indirect blocks, and what every
-/// group writes anew.
+/// Maximum blocks that then die in a group: besides data there are indirect blocks, and blocks that
+/// every group rewrites.
 const DIE_TOGETHER: usize = PACE as usize + 32;
 const RECORD: usize = 512;
 /// Blocks of a long file.
 const BLOCKS: usize = 1000;
-/// Only a hang takes so long.
+/// Only a hang takes this long.
 const A_HANG: Duration = Duration::from_secs(120);
 
 fn options() -> LiveOptions {
@@ -35,8 +35,8 @@ fn long_file(fs: &LiveFileSystem) -> ObjectId {
     file
 }
 
-/// Syncs until something is true; tells the most blocks that died in one group, and in how many
-/// groups some did.
+/// Syncs until `is_done`; returns the maximum number of blocks that died in one group, and the
+/// number of groups with deaths.
 fn sync_until(pool: &Pool, is_done: impl Fn() -> bool) -> (usize, usize) {
     let (mut most, mut groups) = (0, 0);
     let begin = Instant::now();
@@ -51,7 +51,7 @@ fn sync_until(pool: &Pool, is_done: impl Fn() -> bool) -> (usize, usize) {
     (most, groups)
 }
 
-/// Syncs while something is done that waits for groups.
+/// Syncs during an operation that waits for groups.
 fn sync_during(pool: &Pool, work: impl FnOnce() + Send, between: impl Fn()) -> (usize, usize) {
     std::thread::scope(|scope| {
         let work = scope.spawn(work);
@@ -118,7 +118,7 @@ fn what_devices_do_not_let_go_for_a_moment_goes_when_they_are_back() {
         let hold = fs.hold(file).unwrap();
         fs.unlink(fs.root(), b"long").unwrap();
         pool.sync();
-        // Whoever mounts it next has nothing in memory.
+        // The next mount has nothing in memory.
         fs.pause_reclaiming();
         drop((hold, fs));
         pool.sync();
@@ -156,7 +156,7 @@ fn many_files_that_are_removed_together_share_what_a_group_may_free() {
     check(sync_until(&pool, || pool.on_disk().root().fill() == objects), 8 * FILES);
 }
 
-/// The file on disk is a beginning of the contents.
+/// Checks that the file on disk is a prefix of the contents.
 fn is_beginning(fs: &FileSystem, file: ObjectId, whole: &[u8]) -> usize {
     let mut bytes = vec![0; fs.attributes(file).unwrap().size as usize];
     assert_eq!(fs.read(file, 0, &mut bytes).unwrap(), bytes.len());
@@ -174,7 +174,7 @@ fn files_are_made_much_shorter_over_many_groups_step_by_step() {
     let truncate = || fs.truncate(file, 700, Caller::SUPERUSER).unwrap();
     let died = sync_during(&pool, truncate, || {
         is_beginning(&pool.reopened(), file, &whole);
-        // Nobody waits for it who only wants to know something.
+        // Readers of attributes do not wait for it.
         assert!(fs.attributes(file).unwrap().size >= 700);
     });
     check(died, BLOCKS);

@@ -1,5 +1,5 @@
-//! The tree that the scripts of the golden pools make, made here, against what OpenZFS made of
-//! it: objects, layouts of attributes, sizes of blocks, forms of directories.
+//! The tree made by the scripts of the golden pools, made here, compared with OpenZFS's: objects,
+//! layouts of attributes, block sizes, directory formats.
 
 use crate::operations::{make, new_file, put};
 use crate::pool::Pool;
@@ -39,7 +39,7 @@ pub(crate) fn import_from(image: &Path) -> ImportedPool {
     ImportedPool::import(discovered, &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What is compared of an object: everything but numbers, times and where its blocks are.
+/// The compared properties of an object: everything but numbers, times and block locations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Shape {
     object_type: u8,
@@ -94,7 +94,7 @@ fn shape(schema: &Schema, object: &Object) -> Shape {
     }
 }
 
-/// The shapes of all files, by path; extended attributes that are files are below their file.
+/// The shapes of all files, by path; extended attributes stored as files are below their owner.
 fn shapes(objset: &Objset, fs: &FileSystem) -> BTreeMap<String, Shape> {
     fn visit(
         objset: &Objset,
@@ -127,7 +127,7 @@ fn shapes(objset: &Objset, fs: &FileSystem) -> BTreeMap<String, Shape> {
     out
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 pub(crate) fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x1234_5678_u64;
     let next = |_| {
@@ -144,7 +144,7 @@ fn text(len: usize) -> Vec<u8> {
 fn file(fs: &LiveFileSystem, directory: ObjectId, name: &str, contents: &[u8]) -> ObjectId {
     let new = new_file(NewKind::Regular, 0o644);
     let object = fs.create(directory, name.as_bytes(), &new).unwrap().object;
-    // As the tools write: pieces of 128 KiB.
+    // As the tools write: chunks of 128 KiB.
     for (index, piece) in contents.chunks(128 << 10).enumerate() {
         put(fs, object, index as u64 * (128 << 10), piece);
     }
@@ -264,7 +264,7 @@ fn compare(dataset: &str, acls: AclType, store: XattrStore, dnode_size: DnodeSiz
             continue;
         }
         match made.get(path) {
-            // The root has directories that only the script made.
+            // The root has directories made only by the script.
             Some(made) if path.is_empty() => {
                 assert_eq!((&made.layouts, made.slots), (&expected.layouts, expected.slots));
             }
@@ -291,7 +291,7 @@ fn so_it_is_with_large_dnodes() {
     compare("g01/ldn", AclType::Off, XattrStore::SystemAttribute, DnodeSize::AUTO);
 }
 
-/// What OpenZFS says that users, groups and projects use is what its dnodes add up to.
+/// OpenZFS's usage of users, groups and projects equals the sum over its dnodes.
 #[test]
 fn accounting_is_that_of_openzfs() {
     let Some(imported) = import("g01-default") else { return };

@@ -24,7 +24,7 @@ fn quotas_count_what_is_on_disk() {
     let file = fs.create(root, b"file", &new).unwrap().object;
     let noise = crate::golden_shapes::noise(200_000);
     fs.set_quota(QuotaOwner::User, QuotaUnit::Bytes, 1000, Some(100_000)).unwrap();
-    // What is used is known when it is on disk.
+    // Usage is known when it is on disk.
     fs.write(file, WriteAt::End, &noise, USER).unwrap();
     pool.sync();
     let refused = |error: rzfs_zpl::ZplError| assert_eq!(error.errno(), 122);
@@ -54,7 +54,7 @@ fn quotas_count_what_is_on_disk() {
     assert_eq!(table.zap().unwrap().lookup_u64("3e8").unwrap(), Some(100_000));
 }
 
-/// A dataset whose space somebody else decides about.
+/// A dataset with externally controlled space.
 #[derive(Debug, Default)]
 struct Dial {
     refusal: Mutex<Option<SpaceRefusal>>,
@@ -151,8 +151,8 @@ fn directories_grow_and_shrink() {
     assert_eq!(pool.on_disk().root().fill(), 6);
 }
 
-/// Threads that change the same few directories in every way while groups are synced: nothing
-/// deadlocks, and what is left fits together.
+/// Threads change the same few directories in every way while groups are synced: there is no
+/// deadlock, and the result is consistent.
 #[test]
 fn many_threads_change_one_tree() {
     let pool = Pool::ordinary();
@@ -210,7 +210,7 @@ fn many_threads_change_one_tree() {
     assert_eq!(pool.on_disk().root().fill(), reachable, "objects that nothing leads to");
 }
 
-/// One operation; that names are there already, or not any more, is to be expected.
+/// One operation; existing or missing names are expected.
 fn work(fs: &Arc<rzfs_zpl::live::LiveFileSystem>, directories: &[ObjectId], random: u64) {
     let directory = |shift: u64| directories[(random >> shift) as usize % directories.len()];
     let name = |shift: u64| format!("name{}", (random >> shift) % 5);
@@ -242,7 +242,7 @@ fn work(fs: &Arc<rzfs_zpl::live::LiveFileSystem>, directories: &[ObjectId], rand
     }
 }
 
-/// Opens, changes and reads a file, and gives it another name.
+/// Opens, changes, reads and renames a file.
 fn use_file(
     fs: &Arc<rzfs_zpl::live::LiveFileSystem>,
     (directory, name): (ObjectId, &str),

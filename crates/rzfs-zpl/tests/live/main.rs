@@ -1,5 +1,5 @@
-//! File systems that change: what they are in memory, what is on disk after a sync as the
-//! read-only file system sees it, and what OpenZFS made of the same operations.
+//! Live file systems: their state in memory, on disk after a sync as seen by the read-only file
+//! system, and compared with OpenZFS's result of the same operations.
 
 mod attributes;
 mod faults;

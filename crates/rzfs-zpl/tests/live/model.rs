@@ -1,5 +1,5 @@
-//! Random operations on a live file system against a simple model: every answer is the model's,
-//! and so is every tree, in memory and on disk as the read-only file system sees it.
+//! Random operations on a live file system compared with a simple model: every result, and every
+//! tree, in memory and on disk as seen by the read-only file system.
 
 use crate::pool::Pool;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ const NAMES: [&str; 6] =
 const XATTRS: [&str; 4] = ["user.one", "user.two", "trusted.three", "security.four"];
 const ACCESS: &str = "system.posix_acl_access";
 
-/// One operation. Numbers choose among what is there.
+/// One operation. Numbers select among existing objects.
 #[derive(Clone, Debug)]
 enum Step {
     /// Makes a file of some kind.
@@ -53,13 +53,13 @@ enum Step {
     SetAcl { file: usize, user: u32, permissions: u16 },
     /// Removes an extended attribute.
     RemoveXattr { file: usize, name: usize },
-    /// Opens a file, so that it stays.
+    /// Holds a file, so that it stays.
     Hold { file: usize },
-    /// Closes the file that has been open for longest.
+    /// Releases the longest held file.
     Release,
     /// Writes everything to disk, and compares.
     Sync,
-    /// Opens the file system anew.
+    /// Reopens the file system.
     Remount,
 }
 
@@ -98,7 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a file is, for all to see.
+/// The visible state of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct File {
     kind: FileKind,
@@ -131,7 +131,7 @@ impl File {
         }
     }
 
-    /// Gives the file a mode, and the entries that say the same.
+    /// Sets the mode of a file, and the corresponding entries.
     fn set_mode(&mut self, permissions: u32) {
         self.permissions = permissions;
         self.acl = trivial(self.kind, self.kind.mode_bits() | permissions);
@@ -193,7 +193,7 @@ impl Model {
         id
     }
 
-    /// A file has lost a name.
+    /// Records that a file lost a name.
     fn lose(&mut self, id: ObjectId) {
         let file = self.file(id);
         file.links = if file.is_directory() { 0 } else { file.links - 1 };
@@ -266,7 +266,7 @@ impl Model {
     }
 }
 
-/// Reads a file, whichever kind of file system it is in.
+/// Reads a file of either kind of file system.
 pub(crate) trait Reader {
     fn file(&self, id: ObjectId) -> File;
 }
@@ -322,7 +322,7 @@ macro_rules! reader {
 reader!(LiveFileSystem);
 reader!(FileSystem);
 
-/// Compares all files that have names, and says which they are.
+/// Compares all linked files, and returns them.
 fn compare(model: &Model, reader: &impl Reader) {
     for (id, expected) in model.files.iter().filter(|(_, file)| file.links > 0) {
         let mut found = reader.file(*id);
@@ -333,7 +333,7 @@ fn compare(model: &Model, reader: &impl Reader) {
     }
 }
 
-/// No object is there that nothing leads to, ZAPs are sound, and the accounts are right.
+/// Checks that there are no unreferenced objects, ZAPs are valid, and the accounts are right.
 fn check_objects(objset: &Objset, model: &Model) {
     let fs = FileSystem::open(objset.clone(), crate::pool::reading()).unwrap();
     let mut sums: BTreeMap<(ObjectId, String), u64> = BTreeMap::new();
@@ -482,7 +482,7 @@ impl Run {
         let id = made.unwrap().object;
         let mut file = File::new(kind, permissions, directory);
         if kind == FileKind::Directory {
-            // The group is the same; the bit that says so is inherited.
+            // The group is the same; the bit for that is inherited.
             file.set_mode(permissions | self.model.files[&directory].permissions & 0o2000);
         }
         assert!(self.model.files.insert(id, file).is_none(), "object {id} is in use");

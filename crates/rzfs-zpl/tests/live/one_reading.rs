@@ -1,5 +1,4 @@
-//! A file system that changes is read as one that does not: the same answers, the same errors, as
-//! few reads.
+//! A live file system reads like a read-only one: the same results, the same errors, as few reads.
 
 use crate::operations::{contents, make, put};
 use crate::pool::{Pool, reading};
@@ -16,8 +15,8 @@ use std::sync::Arc;
 const BLOCK: usize = 16 << 10;
 const BLOCKS: usize = 64;
 
-/// Has `spoil` change an object behind the file system's back, and opens what is on disk then, as
-/// one that changes and as one that does not.
+/// Calls `spoil` to change an object behind the file system's back, then opens the state on disk,
+/// as live and as read-only.
 fn spoiled(
     mut pool: Pool,
     object: ObjectId,
@@ -31,7 +30,7 @@ fn spoiled(
     (pool, live, fixed)
 }
 
-/// Checks that both say the same, and tells what.
+/// Checks that both return the same result, and returns it.
 fn same<T: std::fmt::Debug>(
     live: Result<T, ZplError>,
     fixed: Result<T, ZplError>,
@@ -48,7 +47,7 @@ const ENXIO: i32 = 6;
 fn a_parent_that_is_no_directory_is_damage() {
     let pool = Pool::ordinary();
     let fs = pool.open(Pool::options());
-    // Its number is found in its attributes, where small ones have other meanings.
+    // Its number is found in its attributes, where small numbers have other meanings.
     for number in 0..40 {
         make(&fs, fs.root(), &number.to_string(), NewKind::Regular);
     }
@@ -69,7 +68,7 @@ fn a_parent_that_is_no_directory_is_damage() {
     assert!(message.contains("is not a directory"), "{message}");
 }
 
-/// Gives a directory the entry `bad`.
+/// Adds the entry `bad` to a directory.
 fn add_entry(pool: &Pool, directory: &LiveObject, name: &[u8], value: ZapValue) {
     let mut zap = directory.zap().unwrap();
     let tx = pool.engine.begin(&[directory]).unwrap();
@@ -100,7 +99,7 @@ fn an_attribute_whose_file_is_missing_is_damage() {
     fs.set_xattr(file, b"user.one", b"1", XattrMode::Create).unwrap();
     drop(fs);
     pool.sync();
-    // It was made after its file, and so was its own file.
+    // It was created after its owner, and so was its own file.
     let hidden = (file.0 + 1..file.0 + 16)
         .map(ObjectId)
         .find(|id| {

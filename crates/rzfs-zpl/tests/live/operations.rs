@@ -1,4 +1,4 @@
-//! What single operations do.
+//! The effects of single operations.
 
 use crate::pool::Pool;
 use rzfs_format::ObjectId;
@@ -128,7 +128,7 @@ fn what_is_held_lives_on_without_a_name() {
     pool.sync();
     assert_eq!(pool.on_disk().root().fill(), 6);
 
-    // One that is still held when everything ends is drained by the next mount.
+    // One still held when everything ends is drained by the next mount.
     let file = make(&fs, fs.root(), "file", NewKind::Regular);
     let hold = fs.hold(file).unwrap();
     fs.unlink(fs.root(), b"file").unwrap();

@@ -1,6 +1,5 @@
-//! What is on disk of a file system that was made and changed here, and what `zdb` of OpenZFS says
-//! about it: it takes the place of one in a golden pool, whose meta object set and uberblock then
-//! lead to it.
+//! A file system made and changed here, on disk, and what OpenZFS's `zdb` says about it: it
+//! replaces one in a golden pool, whose meta object set and uberblock then refer to it.
 
 use crate::operations::{make, new_file, put};
 use crate::pool::{Accounts, StepClock};
@@ -34,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SECTOR: u64 = 4096;
-/// Where the golden pool has nothing: from its fifth metaslab on.
+/// Unused space of the golden pool: from its fifth metaslab on.
 const FREE: u64 = 5 << 24;
 const ASHIFT: u64 = 12;
 
@@ -104,7 +103,7 @@ fn write_uberblock(image: &File, uberblock: &Uberblock) {
     }
 }
 
-/// Puts a file system that `fill` changes in the place of a golden dataset, and says where.
+/// Replaces a golden dataset by a file system that `fill` changes, and returns the image.
 fn transplant(name: &str, fill: impl FnOnce(&Arc<LiveFileSystem>)) -> Option<PathBuf> {
     let reference = ReferencePool::golden("g01-default")?;
     let directory = copy(&reference, name);
@@ -154,7 +153,7 @@ fn transplant(name: &str, fill: impl FnOnce(&Arc<LiveFileSystem>)) -> Option<Pat
     Some(directory)
 }
 
-/// Nobody's accounts.
+/// Accounts without owners.
 struct Plain;
 
 impl rzfs_dmu::sync::BlockAccounting for Plain {

@@ -1,5 +1,4 @@
-//! A pool of one device in memory with one file system, without anything that a pool needs
-//! beyond that.
+//! A minimal pool of one in-memory device with one file system.
 
 use parking_lot::Mutex;
 use rzfs_blockdev::{
@@ -31,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-/// Where the allocatable area of a leaf begins.
+/// Start of the allocatable area of a leaf.
 const DATA_START: u64 = 4 << 20;
 const SECTOR: u64 = 512;
 const EIO: i32 = 5;
@@ -39,7 +38,7 @@ const SIZE: usize = 192 << 20;
 /// User, object and project accounting are complete.
 const ACCOUNTED: u64 = 7;
 
-/// Gives out space upwards and never again.
+/// Allocates space upwards without reuse.
 #[derive(Debug)]
 struct Bump {
     next: Mutex<u64>,
@@ -84,13 +83,13 @@ impl DeviceWriter for Disk {
     }
 }
 
-/// A device that damages what is read, from some read on.
+/// A device that damages reads, from some read on.
 #[derive(Debug)]
 pub(crate) struct Faults {
     device: Arc<dyn BlockDevice>,
-    /// Reads that are still good; negative: all are.
+    /// Reads that are still good; negative: all.
     good: AtomicI64,
-    /// Whether the others fail, instead of being damaged.
+    /// Whether the others fail instead of being damaged.
     refuses: AtomicBool,
 }
 
@@ -101,13 +100,13 @@ impl Faults {
         self.good.store(reads, Ordering::SeqCst);
     }
 
-    /// Lets all reads but the next `reads` fail.
+    /// Makes all reads but the next `reads` fail.
     pub(crate) fn refuse_after(&self, reads: i64) {
         self.refuses.store(true, Ordering::SeqCst);
         self.good.store(reads, Ordering::SeqCst);
     }
 
-    /// How many reads `act` needs.
+    /// The number of reads that `act` needs.
     pub(crate) fn reads_of(&self, act: impl FnOnce()) -> i64 {
         const MANY: i64 = 1 << 40;
         self.fail_after(MANY);
@@ -115,7 +114,7 @@ impl Faults {
         MANY - self.good.swap(-1, Ordering::SeqCst)
     }
 
-    /// Whether there were so many reads.
+    /// Whether that many reads took place.
     pub(crate) fn were_reached(&self) -> bool {
         self.good.load(Ordering::SeqCst) == 0
     }
@@ -160,7 +159,7 @@ impl BlockDevice for Faults {
     }
 }
 
-/// What is alive, and what owners use.
+/// Live blocks, and the usage of owners.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     live: BTreeMap<[u64; 2], BlockPointer>,
@@ -203,7 +202,7 @@ impl SpaceOwner for Accounts {
     }
 }
 
-/// A clock that goes on by a second each time somebody looks.
+/// A clock that advances by a second with each query.
 #[derive(Debug, Default)]
 pub(crate) struct StepClock(AtomicI64);
 
@@ -226,12 +225,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool with a new file system in it, which is on disk.
+    /// A pool with a new file system on disk.
     pub(crate) fn new(new: &NewFileSystem) -> Self {
         Self::freeing(new, 100_000)
     }
 
-    /// The same; files give up so many blocks in one group.
+    /// The same, with a limit of frees in one group.
     pub(crate) fn freeing(new: &NewFileSystem, max_frees: u64) -> Self {
         let device = MemoryDevice::new("memory", vec![0; SIZE], Access::ReadWrite);
         let faults = Arc::new(Faults {
@@ -308,12 +307,12 @@ impl Pool {
         txg.committed();
     }
 
-    /// Blocks that are alive.
+    /// Number of live blocks.
     pub(crate) fn blocks(&self) -> usize {
         self.accounts.lock().live.len()
     }
 
-    /// The options of tests: a clock of their own.
+    /// The options of tests: with their own clock.
     pub(crate) fn options() -> LiveOptions {
         let mut options = LiveOptions::new(reading(), 7);
         options.clock = Arc::new(StepClock::default());
@@ -324,26 +323,26 @@ impl Pool {
         LiveFileSystem::open(self.objset.clone(), Arc::clone(&self.engine), options).unwrap()
     }
 
-    /// The object set as somebody sees it who opens it from disk, past all caches.
+    /// The object set as freshly opened from disk, without caches.
     pub(crate) fn on_disk(&self) -> Objset {
         self.pipeline.cache().clear();
         let root = *self.objset.synced().root();
         Objset::open(&self.pipeline, self.objset.id(), &root, None).unwrap()
     }
 
-    /// The file system as it is on disk.
+    /// The file system on disk.
     pub(crate) fn reopened(&self) -> FileSystem {
         FileSystem::open(self.on_disk(), reading()).unwrap()
     }
 
-    /// Another live file system on what is on disk; the first one must not be used any more.
+    /// Another live file system on the state on disk; the first one must not be used any longer.
     pub(crate) fn remount(&mut self, options: LiveOptions) -> Arc<LiveFileSystem> {
         self.objset = LiveObjset::open(self.on_disk());
         self.open(options)
     }
 }
 
-/// What files are read with: POSIX lists are on.
+/// The options for reading files: POSIX lists are on.
 pub(crate) fn reading() -> FileSystemOptions {
     FileSystemOptions { acl_type: rzfs_zpl::AclType::Posix, ..FileSystemOptions::default() }
 }

@@ -1,4 +1,4 @@
-//! Files that are made without a name.
+//! Files created without a name.
 
 use crate::attributes::list;
 use crate::golden_shapes::noise;
@@ -18,7 +18,7 @@ fn by_user(permissions: u32) -> NewFile<'static> {
     NewFile { caller: USER, ..new_file(NewKind::Regular, permissions) }
 }
 
-/// How many objects there are on disk.
+/// The number of objects on disk.
 fn objects(pool: &Pool) -> usize {
     pool.on_disk().objects().count()
 }
@@ -85,7 +85,7 @@ fn it_is_gone_when_nobody_has_it() {
     pool.sync();
     assert_eq!((objects(&pool), pool.blocks()), (before, blocks));
 
-    // A crash before anybody let it go.
+    // A crash before it is released.
     let file = fs.create_unnamed(root, &by_user(0o600)).unwrap();
     put(&fs, file.object(), 0, &noise(300_000));
     pool.sync();

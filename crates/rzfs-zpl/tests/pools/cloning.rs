@@ -1,5 +1,5 @@
-//! Files that share blocks: copies of ranges, their counts, and that each block is freed with its
-//! last owner.
+//! Files that share blocks: copies of ranges, their counts, and freeing each block with its last
+//! owner.
 
 use crate::golden::Copy;
 use crate::{block, make, put};
@@ -38,7 +38,7 @@ fn reopen(session: &Session, name: &str) -> Arc<LiveFileSystem> {
     LiveFileSystem::open_dataset(&session.pool, &live, options).unwrap()
 }
 
-/// A file of so many records.
+/// A file of this many records.
 pub(crate) fn write(fs: &LiveFileSystem, name: &str, records: u64) -> ObjectId {
     let file = make(fs, fs.root(), name, NewKind::Regular);
     for number in 0..records {
@@ -66,7 +66,7 @@ pub(crate) fn contents(fs: &LiveFileSystem, file: ObjectId) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of blocks that are shared, and what sharing saves.
+/// Bytes of shared blocks, and the savings.
 fn savings(session: &Session) -> (u64, u64) {
     let savings = session.pool.view().unwrap().clone_savings().unwrap();
     (savings.used, savings.saved)
@@ -95,7 +95,7 @@ fn copies_share_blocks_until_the_last_owner_is_gone() {
         let second = make(&other, other.root(), "second", NewKind::Regular);
         assert_eq!(copy((&fs, first, 0), (&fs, source, 0), u64::MAX).unwrap(), whole);
         assert_eq!(copy((&other, second, 0), (&fs, source, 0), whole).unwrap(), whole);
-        // A copy of what is not on disk yet, but shared.
+        // A copy of data not on disk yet, but shared.
         let third = make(&fs, fs.root(), "third", NewKind::Regular);
         assert_eq!(copy((&fs, third, 0), (&fs, first, 0), whole).unwrap(), whole);
         let expected = contents(&fs, source);
@@ -138,14 +138,14 @@ fn copies_share_blocks_until_the_last_owner_is_gone() {
     }
 }
 
-/// Blocks in their pointers are copied with them, whatever words of a pointer they take.
+/// Embedded blocks are copied with their pointers, whatever words these use.
 #[test]
 fn copies_of_short_blocks_are_whole() {
     const LEN: u64 = 4096;
     let world = ImagePool::new("A");
     let session = world.create();
     let fs = dataset(&session, "made/a", &[("compression", 15.into())]);
-    // Bytes that nothing makes shorter, then zeros: blocks of 1 to 112 bytes are in their pointers.
+    // Incompressible bytes, then zeros: blocks of 1 to 112 bytes are embedded in their pointers.
     let sources: Vec<_> = (1..=120_u64)
         .map(|len| {
             let mixed = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
@@ -201,8 +201,8 @@ fn a_destroyed_dataset_leaves_what_others_share() {
     world.judge();
 }
 
-/// What a file system that goes had may have become others' in the txg after: it is not freed before, also
-/// where nothing is destroyed in the background.
+/// Blocks of a destroyed file system may be shared until the following txg: they are not freed
+/// before, even where there is no background destruction.
 #[test]
 fn what_is_copied_from_a_file_system_that_goes_is_whole() {
     let world = ImagePool::new("A").without_feature(Feature::AsyncDestroy);
@@ -216,7 +216,7 @@ fn what_is_copied_from_a_file_system_that_goes_is_whole() {
         let expected = contents(&fs, file);
         let target = make(&other, other.root(), &format!("copy{round}"), NewKind::Regular);
         settle(&session);
-        // So much that it takes a while until a task has its turn.
+        // Enough that it takes a while until a task has its turn.
         write(&session.fs, &format!("large{round}"), 40);
         let txg = pool.engine().open_txg();
         std::thread::scope(|scope| {
@@ -256,7 +256,7 @@ fn ranges_are_copied_whatever_they_are() {
     // A hole in the middle.
     put(&fs, source, 20 * RECORD, &block(9));
     settle(&session);
-    // What is not on disk yet.
+    // Data not on disk yet.
     put(&fs, source, 2 * RECORD + 100, b"dirty");
     let expected = contents(&fs, source);
     let size = expected.len() as u64;
@@ -292,7 +292,7 @@ fn ranges_are_copied_whatever_they_are() {
             assert!(contents(target, file) == model, "{name}");
         }
     }
-    // Within a file: apart from each other it goes, otherwise not.
+    // Within a file: without overlap it works, otherwise not.
     assert_eq!(copy((&fs, source, 30 * RECORD), (&fs, source, 0), RECORD).unwrap(), RECORD);
     let refused = copy((&fs, source, RECORD), (&fs, source, 0), 2 * RECORD);
     assert!(matches!(*refused.unwrap_err(), ZplError::Invalid { .. }));
@@ -321,7 +321,7 @@ fn shared_blocks_count_for_quotas_but_take_no_room() {
     let refused = copy((&bounded, file, 0), (&fs, source, 0), 160 * RECORD);
     assert!(matches!(*refused.unwrap_err(), ZplError::Quota { .. }));
     assert_eq!(copy((&bounded, file, 0), (&fs, source, 0), quota / 2).unwrap(), quota / 2);
-    // More than the pool has room for, in copies.
+    // More than the pool has room for as copies.
     for number in 0..8 {
         let file = make(&fs, fs.root(), &format!("copy-{number}"), NewKind::Regular);
         let copied = copy((&fs, file, 0), (&fs, source, 0), 160 * RECORD).unwrap();
@@ -335,7 +335,7 @@ fn shared_blocks_count_for_quotas_but_take_no_room() {
     world.judge();
 }
 
-/// Says that something is over, also when it fails.
+/// Sets a flag at the end, also after a failure.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -346,17 +346,17 @@ impl Drop for End<'_> {
 
 /// How often a snapshot is destroyed while it is copied from.
 const ROUNDS: u64 = 4;
-/// Threads that are ahead of the copy.
+/// Threads ahead of the copy.
 const WRITERS: u64 = 16;
 
-/// A copy of a file that only a snapshot has waits for its turn, as others write all the time, and
-/// the snapshot is destroyed meanwhile: the blocks are shared in time, or not at all.
+/// A copy of a file that is only in a snapshot waits while others write all the time, and the
+/// snapshot is destroyed meanwhile: the blocks are shared in time, or not at all.
 #[test]
 fn what_is_copied_from_a_snapshot_that_goes_is_whole_or_not_there() {
     let world = ImagePool::new("A");
     world.create().export();
     let mut options = PoolOptions::default();
-    // Nothing may be dirty when a change begins: each has a txg of its own.
+    // Nothing may be dirty when a change begins: each has its own txg.
     options.tunables.zfs_dirty_data_max_max = 1;
     let session = world.open_files(LiveOptions::new(FileSystemOptions::default(), 42), &options);
     let pool = &session.pool;
@@ -407,7 +407,7 @@ fn what_is_copied_from_a_snapshot_that_goes_is_whole_or_not_there() {
     world.judge();
 }
 
-/// Blocks of a snapshot of OpenZFS become those of the live file system again, and of no other.
+/// Blocks of an OpenZFS snapshot can be shared with its live file system, and no other.
 #[test]
 fn blocks_of_snapshots_are_shared_with_their_file_system() {
     let Some(pool) = Copy::golden("g01-default") else { return };

@@ -1,4 +1,4 @@
-//! Datasets that are made, changed and destroyed in a running pool.
+//! Creating, changing and destroying datasets in a live pool.
 
 use crate::{block, make, put};
 use rzfs_blockdev::OpenOptions;
@@ -46,7 +46,7 @@ fn create(session: &Session, name: &str, properties: &[(&str, ZapValue)]) {
     session.pool.create_dataset(name, new(properties)).unwrap();
 }
 
-/// Checks what all directories say about their space (spec 04, section 12.2).
+/// Checks the space sums of all directories (spec 04, section 12.2).
 fn check_sums(tree: &DatasetTree) {
     for dataset in tree.root().unwrap().descendants().unwrap() {
         let dir = dataset.dsl_dir();
@@ -82,7 +82,7 @@ fn freeing(session: &Session) -> bool {
     directory.zap().unwrap().lookup_u64("bptree_obj").unwrap().is_some()
 }
 
-/// Where the destruction of the first dataset on the list goes on.
+/// Where the destruction of the first dataset on the list resumes.
 fn resume_place(session: &Session) -> Option<Bookmark> {
     let tree = session.pool.dataset_tree().unwrap();
     let directory = tree.mos().object(ObjectId(1)).unwrap();
@@ -94,7 +94,7 @@ fn resume_place(session: &Session) -> Option<Bookmark> {
     Some(BptreeEntry::decode(&entry, ByteOrder::NATIVE).unwrap().resume)
 }
 
-/// Waits until nothing is freed in the background any more.
+/// Waits until background freeing is done.
 fn wait_freed(session: &Session) {
     while freeing(session) {
         session.pool.sync().unwrap();
@@ -197,7 +197,7 @@ fn destroyed_datasets_give_their_space_back() {
     fill(&session, "made/a/b", "file", 20);
     check_sums(&session.pool.dataset_tree().unwrap());
     session.export();
-    // Nothing is freed in the background, however many txgs there are until somebody looks.
+    // Nothing is freed in the background, however many txgs pass.
     let session = world.open_with(&freeing_slowly(0));
     session.pool.destroy_dataset("made/a/b").unwrap();
     session.pool.destroy_dataset("made/a").unwrap();
@@ -205,7 +205,7 @@ fn destroyed_datasets_give_their_space_back() {
     assert!(freeing(&session));
     session.abandon();
     world.judge_by_openzfs();
-    // A few blocks in each txg, so that the walk goes on again and again, also in another process.
+    // A few blocks in each txg, so that the walk resumes again and again, also in another process.
     let options = freeing_slowly(7);
     let session = world.open_with(&options);
     session.pool.sync().unwrap();
@@ -221,14 +221,14 @@ fn destroyed_datasets_give_their_space_back() {
     world.judge();
 }
 
-/// A pool that frees so many blocks of destroyed datasets in one txg.
+/// A pool that frees this many blocks of destroyed datasets in one txg.
 fn freeing_slowly(blocks: usize) -> PoolOptions {
     let mut options = PoolOptions::default();
     options.tunables.zfs_async_block_max_blocks = blocks;
     options
 }
 
-/// OpenZFS goes on at data blocks, and `zdb` aborts when the place is any other.
+/// OpenZFS resumes at data blocks, and `zdb` aborts at any other position.
 #[test]
 fn destructions_rest_at_data_blocks() {
     let world = ImagePool::new("A");

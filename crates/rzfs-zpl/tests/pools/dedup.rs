@@ -46,9 +46,9 @@ fn stored(session: &Session) -> u64 {
     zaps.map(|zap| view.mos().object(zap).unwrap().zap().unwrap().entry_count()).sum()
 }
 
-/// Has everything go from the logs to the ZAPs.
+/// Moves everything from the logs to the ZAPs.
 fn drain(session: &Session) {
-    // One log after the other becomes old enough, and is moved.
+    // One log after the other becomes due for flushing.
     for _ in 0..24 {
         session.pool.sync().unwrap();
     }
@@ -179,7 +179,7 @@ fn a_quota_keeps_new_blocks_out_of_the_tables() {
         settle(&session);
         assert_eq!(counts(&session), (4, 8), "{shape}");
         assert!(contents(&fs, file)[5 * RECORD as usize..][..RECORD as usize] == block(6));
-        // Room is what decides then, and there is enough.
+        // Then room decides, and there is enough.
         set(AUTO).unwrap();
         write(&fs, "third", 8);
         settle(&session);
@@ -212,7 +212,7 @@ fn entries_that_only_a_log_has_are_found_also_after_a_crash() {
     assert!(allocated(&session) < before + 8 * RECORD);
     drain(&session);
     assert_eq!((stored(&session), counts(&session)), (20, (20, 40)));
-    // What changes between the two is there once.
+    // Blocks that change between the two are there once.
     let third = write(&fs, "third", 30);
     session.pool.sync().unwrap();
     fs.truncate(third, 25 * RECORD, Caller::SUPERUSER).unwrap();
@@ -240,7 +240,7 @@ fn tables_forget_blocks_that_there_are_once() {
     let first = write(&fs, "first", 40);
     write(&fs, "second", 10);
     settle(&session);
-    // What is in the logs stays.
+    // Entries in the logs are kept.
     assert_eq!(session.pool.prune_dedup(PruneLimit::Percent(100)).unwrap(), 0);
     drain(&session);
     assert_eq!(counts(&session), (40, 50));
@@ -252,7 +252,7 @@ fn tables_forget_blocks_that_there_are_once() {
         let at = number * RECORD as usize;
         assert!(bytes[at..at + RECORD as usize] == block(number as u64 + 1), "{number}");
     }
-    // Blocks that are forgotten are known again when they are shared.
+    // Pruned blocks are restored when they are shared.
     let cloned = make(&fs, fs.root(), "cloned", NewKind::Regular);
     settle(&session);
     assert_eq!(copy((&fs, cloned, 0), (&fs, first, 0), 40 * RECORD).unwrap(), 40 * RECORD);
@@ -264,7 +264,7 @@ fn tables_forget_blocks_that_there_are_once() {
     drain(&session);
     assert_eq!(counts(&session), (40, 50));
     assert_eq!(session.pool.prune_dedup(PruneLimit::Percent(50)).unwrap(), 15);
-    // Blocks that are forgotten are written again, and the old ones are nobody else's.
+    // Pruned blocks are written again, and the old ones have no other owner.
     write(&fs, "third", 40);
     settle(&session);
     assert_eq!(counts(&session), (40, 75));

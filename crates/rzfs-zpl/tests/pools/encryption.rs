@@ -1,5 +1,5 @@
-//! Encrypted file systems: made, written, logged, shared, with keys that come, change and go; and
-//! those of OpenZFS.
+//! Encrypted file systems: creating, writing, logging, sharing, loading, changing and unloading
+//! keys; and those of OpenZFS.
 
 use crate::golden::Copy;
 use crate::{block, make, put};
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PASSPHRASE: &[u8] = b"open sesame, please";
-/// What must not be on the devices as it is.
+/// Text that must not be on the devices in the clear.
 const SECRET: &[u8] = b"nobody may read these words on the device";
 
 fn root_key(input: &[u8]) -> NewRoot {
@@ -119,7 +119,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, ChangeError>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// Whether the words are on a device as they are.
+/// Whether the text is on a device in the clear.
 fn is_readable(world: &ImagePool, device: &str) -> bool {
     let image = std::fs::File::open(world.image(device)).unwrap();
     let (mut buffer, mut kept) = (vec![0; 1 << 20], Vec::new());
@@ -217,7 +217,7 @@ fn keys_come_change_and_go() {
     dataset.load_key(PASSPHRASE).unwrap();
     // It keeps the devices of the pool open.
     drop(dataset);
-    // The one below gets a key of its own, then that of its parent again, which has another.
+    // The child gets its own key, then again that of its parent, which has a new one.
     pool.change_key("made/root/below", KeyChange::New(root_key(&[9; 32]))).unwrap();
     assert_eq!(status("made/root/below"), available("made/root/below"));
     pool.rename_dataset("made/root/below", "made/away").unwrap();
@@ -276,7 +276,7 @@ fn openzfs_decrypts_what_a_passphrase_unlocks() {
     }
 }
 
-/// The header of a gang is checked by what is left of its checksum beside a MAC.
+/// The header of a gang is verified by the part of its checksum beside a MAC.
 #[test]
 fn openzfs_reads_encrypted_blocks_in_pieces() {
     let world = ImagePool::new("A");
@@ -339,7 +339,7 @@ fn blocks_of_one_key_are_shared() {
     let len = 4 * (128 << 10);
     let copied = fs.copy_range(place(cloned), (&source, place(first)), len, Caller::SUPERUSER);
     assert_eq!(copied.unwrap(), len);
-    // Where the key is another one, a copy is one.
+    // With another key, sharing falls back to a real copy.
     let copied =
         other.copy_range(place(elsewhere), (&source, place(first)), len, Caller::SUPERUSER);
     assert_eq!(copied.unwrap(), len);
@@ -363,7 +363,7 @@ fn blocks_of_one_key_are_shared() {
     }
 }
 
-/// Writes to a file past all that the file system does, in blocks of `block_size` bytes.
+/// Writes to a file bypassing the file system, in blocks of `block_size` bytes.
 fn put_in_blocks(pool: &LivePool, live: &LiveObjset, file: ObjectId, block_size: u32, len: usize) {
     let object = live.object(file).unwrap();
     let tx = pool.engine().begin(&[&object]).unwrap();
@@ -373,7 +373,7 @@ fn put_in_blocks(pool: &LivePool, live: &LiveObjset, file: ObjectId, block_size:
     pool.sync().unwrap();
 }
 
-/// Contents that do not compress.
+/// Incompressible contents.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let next = || {
@@ -383,7 +383,7 @@ fn noise(len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// CCM takes no block of 16 MiB; one that compressed when it was written is there all the same.
+/// CCM takes no block of 16 MiB; one that compressed when it was written still exists.
 #[test]
 fn blocks_that_a_cipher_may_not_take_stay_what_they_are() {
     const EFBIG: i32 = 27;
@@ -420,13 +420,13 @@ fn blocks_that_a_cipher_may_not_take_stay_what_they_are() {
         answers(write(file, 3 * LARGE));
         answers(fs.allocate(file, 5, 10, Allocation::Punch, caller).map_err(errno));
         answers(fs.truncate(file, 3 * LARGE - 5, caller).map_err(errno));
-        // A block that is smaller can be written, and grow up to there.
+        // A smaller block can be written, and can grow up to there.
         write(single, 9 << 20).unwrap();
         write(single, 10 << 20).unwrap();
         answers(write(single, LARGE));
         answers(fs.truncate(single, LARGE + 1, caller).map_err(errno));
         answers(fs.allocate(single, LARGE, 1, Allocation::Zero, caller).map_err(errno));
-        // Blocks go as a whole, and are shared where nothing has to be written.
+        // Blocks are freed whole, and shared where nothing has to be written.
         let source = Files::Live(Arc::clone(&fs));
         let place = |object, offset| FilePlace { object, offset };
         put(&fs, copy, 0, b"a block of its own");
@@ -449,7 +449,7 @@ fn blocks_that_a_cipher_may_not_take_stay_what_they_are() {
     world.judge();
 }
 
-/// A pool that syncs only when it is told to.
+/// A pool that syncs only on request.
 fn quiet() -> PoolOptions {
     let mut options = PoolOptions::default();
     options.tunables.zfs_txg_timeout = Duration::from_secs(3600);
@@ -473,7 +473,7 @@ fn encrypted_logs_are_written_claimed_and_replayed() {
     names.iter().for_each(|name| tree.open(name).unwrap().load_key(&[3; 32]).unwrap());
     let open_ones = names.map(|name| open(&pool, name));
     for fs in &open_ones {
-        // The first commit begins the log.
+        // The first commit starts the log.
         let first = make(fs, fs.root(), "first", NewKind::Regular);
         fs.commit(&[first]).unwrap();
     }
@@ -493,7 +493,7 @@ fn encrypted_logs_are_written_claimed_and_replayed() {
     if let Some(listing) = crashed.zdb(&["-iiii", "-e"]) {
         assert!(listing.contains("TX_WRITE"), "{listing}");
     }
-    // Claimed without the keys, which come later.
+    // Claimed without the keys, which are loaded later.
     crashed.claim();
     crashed.judge();
     let Session { pool, fs } = crashed.open_with(&quiet());

@@ -1,5 +1,4 @@
-//! What is freed over many groups, when the machine stops in between: nothing leaks, and it goes
-//! on.
+//! Freeing over many groups, interrupted by a crash: nothing leaks, and it resumes.
 
 use super::{make, put};
 use rzfs_dsl::live::LiveOptions as PoolOptions;
@@ -10,12 +9,12 @@ use rzfs_zpl::live::{Caller, LiveOptions, NewKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Blocks that files give up in a group.
+/// Maximum blocks freed by files in a group.
 const PACE: u64 = 20;
 const RECORD: usize = 4096;
 /// Blocks of the file; they have two indirect blocks.
 const BLOCKS: usize = 1500;
-/// Only a hang takes so long.
+/// Only a hang takes this long.
 const A_HANG: Duration = Duration::from_secs(120);
 
 fn options() -> LiveOptions {
@@ -30,7 +29,7 @@ fn open(world: &ImagePool) -> Session {
     world.open_files(self::options(), &options)
 }
 
-/// What a block holds, which does not compress.
+/// The incompressible contents of a block.
 fn noise(number: usize) -> Vec<u8> {
     let mut state = number as u64 + 1;
     let next = |_| {
@@ -53,7 +52,7 @@ fn filled() -> (ImagePool, Session, ObjectId) {
     (world, session, file)
 }
 
-/// Waits for so many groups more.
+/// Waits for this many more groups.
 fn wait_groups(session: &Session, groups: u64) {
     let (begin, first) = (Instant::now(), session.pool.synced_txg().get());
     while session.pool.synced_txg().get() < first + groups {
@@ -101,7 +100,7 @@ fn a_file_that_was_being_shortened_in_a_crash_has_its_beginning_and_no_more() {
     assert!(whole.starts_with(&bytes));
     drop(fs);
     world.judge();
-    // What was beyond does not come back.
+    // Truncated data does not come back.
     let session = open(&world);
     session.fs.truncate(file, whole.len() as u64, Caller::SUPERUSER).unwrap();
     let mut bytes = vec![1; whole.len()];

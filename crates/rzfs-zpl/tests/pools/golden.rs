@@ -1,5 +1,5 @@
-//! Pools of OpenZFS with clones, bookmarks, checkpoints and removed vdevs, changed by this
-//! software; OpenZFS's zdb finds them whole afterwards.
+//! OpenZFS pools with clones, bookmarks, checkpoints and removed vdevs, changed by this
+//! implementation; OpenZFS's zdb finds them intact afterwards.
 
 use crate::{block, make, put};
 use rzfs_blockdev::{Access, OpenOptions};
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::Arc;
 
-/// A copy of a pool that OpenZFS has made.
+/// A copy of a pool made by OpenZFS.
 pub(crate) struct Copy {
     dir: tempfile::TempDir,
     name: String,
@@ -70,7 +70,7 @@ impl Copy {
         Pool::import(found, &options)
     }
 
-    /// Loses a device.
+    /// Removes a device.
     pub(crate) fn lose(&self, image: &str) {
         std::fs::remove_file(self.dir.path().join(image)).unwrap();
     }
@@ -86,7 +86,7 @@ impl Copy {
         Ok(LivePool::open(&pool, environment, &PoolOptions::default()).unwrap())
     }
 
-    /// Has the pool judged: by the walk over all of its blocks, and by OpenZFS's zdb.
+    /// Checks the pool: by a walk over all of its blocks, and by OpenZFS's zdb.
     pub(crate) fn judge(&self) {
         assert_eq!(rzfs_proof::walk(&self.import(&OpenOptions::new())).unwrap(), None);
         for options in [&["-bcc", "-e"][..], &["-dddd", "-e"], &["-y", "-e"]] {
@@ -177,7 +177,7 @@ fn blocks_of_removed_vdevs_are_freed_where_they_are() {
     copy.judge();
 }
 
-/// The datasets below the root of a pool, the deepest first.
+/// The datasets below the root of a pool, deepest first.
 fn datasets(pool: &LivePool) -> Vec<String> {
     let root = pool.dataset_tree().unwrap().root().unwrap();
     let mut names: Vec<String> =

@@ -1,5 +1,4 @@
-//! What is fsynced, in copies of the images of a pool that goes on running: what is on them is
-//! what a crash would leave.
+//! Fsynced data, in copies of the images of a running pool: they contain what a crash would leave.
 
 use super::records::contents;
 use super::{make, put};
@@ -20,7 +19,7 @@ use std::time::Duration;
 
 const ROOT: Caller = Caller::SUPERUSER;
 
-/// A pool that syncs only when it is told to.
+/// A pool that syncs only on request.
 pub(crate) fn quiet() -> PoolOptions {
     let mut options = PoolOptions::default();
     options.tunables.zfs_txg_timeout = Duration::from_secs(3600);
@@ -46,7 +45,7 @@ pub(crate) fn new(shape: &str) -> (ImagePool, Session) {
     (world, session)
 }
 
-/// A record as far as it is compared.
+/// The compared parts of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Logged {
     kind: RecordKind,
@@ -98,7 +97,7 @@ fn kinds(records: &[(u64, Logged)]) -> Vec<RecordKind> {
     records.iter().map(|(_, record)| record.kind).collect()
 }
 
-/// Has a copy judged: all of its space, and what OpenZFS finds in the log.
+/// Checks a copy: all of its space, and what OpenZFS finds in the log.
 pub(crate) fn judge(world: &ImagePool, expected: &[&str]) {
     assert_eq!(rzfs_proof::walk(&world.import(&OpenOptions::new())).unwrap(), None);
     let Some(listing) = world.zdb(&["-iiiii", "-e"]) else { return };
@@ -111,7 +110,7 @@ pub(crate) fn judge(world: &ImagePool, expected: &[&str]) {
     assert!(space.contains("No leaks"), "{space}");
 }
 
-/// The first commit begins the log: its records are on disk with their txg.
+/// The first commit starts the log: its records are on disk with their txg.
 pub(crate) fn begin(session: &Session) -> ObjectId {
     let fs = &session.fs;
     let file = make(fs, fs.root(), "first", NewKind::Regular);
@@ -156,7 +155,7 @@ fn every_operation_has_its_record() {
     assert!(!header.first.is_hole() && !header.flags.has(ZilFlags::REPLAY_NEEDED));
     use RecordKind as Kind;
     let expected = [
-        // The rename has put what was done to the file so far in front of itself.
+        // The rename is ordered after the earlier changes of the file.
         Kind::Create,
         Kind::Mkdir,
         Kind::Symlink,
@@ -184,7 +183,7 @@ fn every_operation_has_its_record() {
     assert!(records.iter().all(|(txg, _)| *txg == synced.next().get()));
     let names: Vec<_> = expected.iter().map(|kind| kind.name()).collect();
     judge(&copy, &names);
-    // The other file's write is still there to be committed.
+    // The other file's write still has to be committed.
     fs.commit_all().unwrap();
     let (_, records) = log(&world.copy());
     assert_eq!(records.last().unwrap().1.object, Some(first));
@@ -221,7 +220,7 @@ fn the_space_of_logs_is_accounted_for_at_any_moment() {
         judge(&copy, &[]);
         session.export();
         world.judge();
-        // It goes on with the block that was set aside.
+        // It continues with the reserved block.
         let session = open(&world);
         let file = session.fs.lookup(session.fs.root(), b"first").unwrap();
         let rzfs_zpl::NameTarget::Object(file) = file else { panic!() };
@@ -274,7 +273,7 @@ fn large_commits_are_split_and_very_large_ones_go_with_the_txg() {
 
 #[test]
 fn files_of_many_threads_are_durable() {
-    // Large enough that nobody waits for room, which would be for a txg.
+    // Large enough that nothing waits for room, which would be for a txg.
     let directory = tempfile::tempdir().unwrap();
     let world = ImagePool::in_directory(directory.path(), "A log B", 2 << 30);
     world.create().export();
@@ -367,7 +366,7 @@ fn what_has_no_record_waits_for_its_txg() {
     let fs = &session.fs;
     let file = begin(&session);
     let synced = session.pool.synced_txg();
-    // What a file was before it had a name is in no record.
+    // Changes of a file before it was linked have no records.
     let new = NewFile { kind: NewKind::Regular, permissions: 0o600, umask: 0, caller: ROOT };
     let unnamed = fs.create_unnamed(fs.root(), &new).unwrap();
     put(fs, unnamed.object(), 0, b"before");
@@ -381,7 +380,7 @@ fn what_has_no_record_waits_for_its_txg() {
     assert_eq!(kinds(&log(&world.copy()).1), [RecordKind::Write]);
 }
 
-/// What does not compress.
+/// Incompressible contents.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let next = || {
@@ -421,8 +420,8 @@ fn a_full_pool_makes_durable_what_it_has_taken() {
     world.judge();
 }
 
-/// A log device comes back with what it had before the last commits: errors are cleared, and what
-/// was committed before and is committed afterwards does not depend on it.
+/// A log device comes back with its state before the last commits: after errors are cleared,
+/// earlier and later commits do not depend on it.
 #[test]
 fn a_log_device_that_has_lost_what_it_had_confirmed_is_not_relied_on() {
     let (world, session) = new("A log B");

@@ -1,4 +1,4 @@
-//! NFSv4 access control lists in intent logs, which other systems than Linux write.
+//! NFSv4 access control lists in intent logs, which are written by systems other than Linux.
 
 use super::records::{Logged, create, find, new_object};
 use crate::make;
@@ -16,10 +16,10 @@ const EVERYONE: u16 = 0x4000;
 const FILE_INHERIT: u16 = 1;
 const AUTO_INHERIT: u64 = 0x40;
 
-/// An entry as it is in memory: whom it is about, what of, flags, type.
+/// An entry in memory: subject, rights, flags, type.
 type Entry = (u32, u32, u16, u16);
 
-/// User 7 may write, all others what 0644 says.
+/// User 7 may write, all others have the rights of 0644.
 const LIST: [Entry; 4] = [
     (7, 0x27, FILE_INHERIT, 0),
     (u32::MAX, 0x1e_019f, OWNER, 0),
@@ -40,7 +40,7 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The body of a record that sets a list, which names so many users of other domains.
+/// The body of a record that sets a list, with this many users of other domains.
 fn set_list(file: ObjectId, list: &[Entry], fuids: u64) -> Vec<u8> {
     let list_bytes = packed(list);
     let head = [file.0, list.len() as u64, 0, fuids, list_bytes.len() as u64, AUTO_INHERIT];
@@ -51,7 +51,7 @@ fn set_list(file: ObjectId, list: &[Entry], fuids: u64) -> Vec<u8> {
     body
 }
 
-/// The body of a record that makes something with a list.
+/// The body of a record that creates something with a list.
 fn create_with_list(directory: ObjectId, number: u64, mode: u64, name: &str) -> Vec<u8> {
     let list = packed(&LIST);
     let mut body = words(&[directory.0, number, mode, 501, 502, 77, 1_234_567_890, 123, 0]);
@@ -80,7 +80,7 @@ fn lists_are_those_of_the_records() {
     log.add_bytes(RecordKind::Acl, &set_list(plain, &LIST[1..], 0));
     log.add_bytes(RecordKind::CreateAcl, &create_with_list(root, 300, 0o100_644, "made"));
     log.add_bytes(RecordKind::MkdirAcl, &create_with_list(root, 301, 0o040_644, "dir"));
-    // Nobody here knows users of other domains.
+    // Users of other domains are unknown here.
     log.add_bytes(RecordKind::Acl, &set_list(old, &LIST, 1));
     log.add(RecordKind::Create, &create(root, new_object(302, 0o100_644), "afterwards"));
     logged.log.write(&logged.image(), 5);

@@ -1,5 +1,5 @@
 //! Shared blocks in intent logs: references are counted when a log is claimed, blocks are shared
-//! again when it is replayed, and the log's own references go with it.
+//! again when it is replayed, and the log's own references are dropped with it.
 
 use super::cloning::{RECORD, contents, copy, write};
 use super::intent_log::{begin, judge, new, noise, quiet};
@@ -21,7 +21,7 @@ fn named(session: &Session, name: &str) -> ObjectId {
     }
 }
 
-/// A file on disk, and a copy of it that only the log has.
+/// A file on disk, and a copy of it that is only in the log.
 fn copied(records: u64) -> (ImagePool, Session, ObjectId) {
     let (world, session) = new("A");
     begin(&session);
@@ -46,12 +46,12 @@ fn shared_blocks_are_there_after_a_crash() {
     let expected = contents(&session.fs, source);
     session.export();
     world.judge();
-    // A claimed log waits, and is no leak.
+    // A claimed log waits, and is not a leak.
     crash.claim();
     crash.judge_by_openzfs();
     let session = replay(&crash);
     assert!(contents(&session.fs, named(&session, "target")) == expected);
-    // It shares what it shared: nobody else has the blocks once both files are gone.
+    // It is shared again: the blocks have no other owner once both files are gone.
     session.export();
     crash.judge();
     let session = replay(&crash);
@@ -83,7 +83,7 @@ fn blocks_whose_first_owner_is_gone_are_there_after_a_crash() {
     assert!(replayed.fs.lookup(replayed.fs.root(), b"source").is_err());
     replayed.export();
     crash.judge();
-    // The same when the log is given up with its dataset's last txg on disk.
+    // The same when the log is dropped with its dataset's last txg on disk.
     session.pool.sync().unwrap();
     judge(&world.copy(), &[]);
     session.export();

@@ -1,4 +1,4 @@
-//! Extended attributes that are files, in intent logs.
+//! Extended attributes stored as files, in intent logs.
 
 use super::intent_log::{begin, judge, new, noise, quiet};
 use super::make;
@@ -19,7 +19,7 @@ fn set(fs: &LiveFileSystem, file: ObjectId, name: &str, value: &[u8]) {
     fs.set_xattr(file, name.as_bytes(), value, XattrMode::Any).unwrap();
 }
 
-/// What a file has after a crash.
+/// The attributes of a file after a crash.
 fn after_a_crash(world: &ImagePool, names: &[&str]) -> Vec<Option<Vec<u8>>> {
     let crash = world.copy();
     judge(&crash, &[]);
@@ -95,7 +95,7 @@ fn attributes_of_both_kinds_are_there_after_a_crash() {
     set(fs, file, "user.goes", b"soon");
     session.pool.sync().unwrap();
     let synced = session.pool.synced_txg();
-    // Among the system attributes of a file that has others as files.
+    // In the system attribute of a file that has others as files.
     set(fs, file, "user.short", b"two");
     set(fs, file, "user.new", b"three");
     set(fs, file, "user.becomes", b"short");
@@ -110,7 +110,7 @@ fn attributes_of_both_kinds_are_there_after_a_crash() {
     world.judge();
 }
 
-/// What new files get from their directory, as files of their own, needs no txg either.
+/// Inherited attributes of new files, stored as files, need no txg either.
 #[test]
 fn inherited_attributes_are_there_after_a_crash() {
     const DEFAULT: &str = "system.posix_acl_default";

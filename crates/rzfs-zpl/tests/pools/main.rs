@@ -1,4 +1,4 @@
-//! Whole pools: made, filled, exported, looked at by OpenZFS's zdb, read and changed again.
+//! Whole pools: created, filled, exported, checked by OpenZFS's zdb, read and changed again.
 
 mod cloning;
 mod datasets;
@@ -45,14 +45,14 @@ fn put(fs: &LiveFileSystem, file: ObjectId, offset: u64, data: &[u8]) {
     fs.write(file, WriteAt::Offset(offset), data, Caller::SUPERUSER).unwrap();
 }
 
-/// What a block of a file holds: something that compresses by half.
+/// The contents of a file block, compressible by half.
 fn block(number: u64) -> Vec<u8> {
     (0..128_u64 << 10)
         .map(|at| if at % 2 == 0 { number as u8 } else { (at.wrapping_mul(number | 1) >> 7) as u8 })
         .collect()
 }
 
-/// Makes a tree in the root directory, below `name`.
+/// Creates a tree in the root directory, below `name`.
 fn fill(session: &Session, name: &str) {
     let fs = &session.fs;
     let dir = make(fs, fs.root(), name, NewKind::Directory);
@@ -81,7 +81,7 @@ fn find(fs: &FileSystem, dir: ObjectId, name: &str) -> Option<ObjectId> {
     }
 }
 
-/// Checks a tree that [`fill`] made.
+/// Checks a tree made by [`fill`].
 fn check(world: &ImagePool, name: &str) {
     let fs = world.read();
     let dir = find(&fs, fs.root(), name).unwrap();
@@ -134,7 +134,7 @@ fn what_was_synced_is_there_without_an_export() {
     world.judge();
 }
 
-/// What is written while a device is away is noted as what it lacks, for whoever repairs it.
+/// Writes missed by an offline device are recorded, to be repaired later.
 #[test]
 fn a_device_that_was_away_is_known_to_lack_what_was_written() {
     for shape in ["mirror A B", "raidz1 A B C"] {
@@ -156,7 +156,7 @@ fn a_device_that_was_away_is_known_to_lack_what_was_written() {
         check(&world, "before");
         check(&world, "meanwhile");
         world.judge();
-        // It is remembered while the device is there, too.
+        // They are also kept while the device is present.
         let session = world.open();
         fill(&session, "after");
         session.export();

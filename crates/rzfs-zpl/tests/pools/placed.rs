@@ -1,5 +1,5 @@
-//! Long writes that are fsynced: their blocks are at their places before the txg is, and the log
-//! points to them. What it looks like after a crash is looked at in copies of the images.
+//! Long fsynced writes: their blocks are in place before the txg is, and the log points to them.
+//! The state after a crash is examined in copies of the images.
 
 use super::intent_log::{begin, judge, new, noise, quiet};
 use super::{make, put};
@@ -13,7 +13,7 @@ use rzfs_zpl::live::{Caller, LiveOptions, NewKind};
 
 const RECORD: u64 = 128 << 10;
 
-/// The writes in the log of a copy: first byte, length, and where the data is if not in the
+/// The writes in the log of a copy: first byte, length, and the location of the data if not in the
 /// record.
 fn writes(world: &ImagePool) -> Vec<(u64, u64, Option<BlockPointer>)> {
     let pool = world.import(&OpenOptions::new());
@@ -40,7 +40,7 @@ fn contents(session: &Session, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Opens a copy as after a crash, has its log replayed, and gives it to the judge.
+/// Opens a copy as after a crash, replays its log, and checks it.
 fn replayed(copy: &ImagePool, name: &str) -> Vec<u8> {
     let session = copy.open_logged(LiveOptions::new(FileSystemOptions::default(), 42), &quiet());
     let bytes = contents(&session, name);
@@ -71,7 +71,7 @@ fn long_writes_are_placed_however_much_they_are() {
         assert!(logged.iter().all(|(_, length, at)| *length == RECORD && at.is_some()));
         judge(&copy, &["TX_CREATE", "TX_WRITE"]);
         assert!(replayed(&copy, "file") == data, "{shape}");
-        // The txg takes them over: it writes nothing of the file but what is above it.
+        // The txg takes them over: it only writes their parents.
         session.pool.sync().unwrap();
         let object = fs.objset().synced().object(file).unwrap();
         let synced: Vec<_> = object.pointers(0, 0..logged.len() as u64);
@@ -93,7 +93,7 @@ fn blocks_that_change_after_they_were_placed_are_written_anew() {
     put(fs, file, 0, &data);
     commit(&session, file);
     let first = writes(&world.copy());
-    // Short ones are copied, long ones placed once more; what has not changed stays where it is.
+    // Short ones are copied, long ones placed again; unchanged ones stay where they are.
     for (offset, len) in [(3 * RECORD + 5, 100), (5 * RECORD, RECORD as usize), (1 << 20, 2000)] {
         let more = noise(len, offset);
         data.resize(data.len().max(offset as usize + len), 0);
@@ -111,7 +111,7 @@ fn blocks_that_change_after_they_were_placed_are_written_anew() {
     );
     judge(&copy, &["TX_WRITE"]);
     assert!(replayed(&copy, "file") == data);
-    // The whole file at once: blocks that are as they were placed are not placed twice.
+    // The whole file at once: unchanged placed blocks are not placed twice.
     fs.unlink(fs.root(), b"first").unwrap();
     session.pool.sync().unwrap();
     judge(&world.copy(), &[]);
@@ -154,7 +154,7 @@ fn where_throughput_counts_all_writes_are_placed() {
 
 #[test]
 fn zeros_and_what_is_deduplicated_are_copied() {
-    // A hole has no place.
+    // A hole is not placed.
     let (world, session) = new("A");
     let file = begin(&session);
     put(&session.fs, file, 0, &[0; 1 << 18]);

@@ -22,9 +22,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 const ORDER: ByteOrder = ByteOrder::NATIVE;
-/// Where the allocatable area of a leaf begins.
+/// Start of the allocatable area of a leaf.
 const DATA_START: u64 = 4 << 20;
-/// Space that no pool of these tests gets to.
+/// Space never used by the pools of these tests.
 const FREE: u64 = 70 << 20;
 const LOG_BLOCK: u64 = 16 << 10;
 /// Bytes before the body of a record.
@@ -34,10 +34,10 @@ const TIME: Timestamp = Timestamp { seconds: 1_234_567_890, nanoseconds: 123 };
 /// A log under construction.
 pub(crate) struct Log {
     objset: ObjsetId,
-    /// The txg of all records and blocks: none that is on disk.
+    /// The txg of all records and blocks, not on disk.
     txg: Txg,
     records: Vec<Vec<u8>>,
-    /// Blocks of data, and where they go.
+    /// Blocks of data, and their locations.
     data: Vec<(u64, Vec<u8>)>,
 }
 
@@ -52,7 +52,7 @@ impl Log {
         self.records.push(record);
     }
 
-    /// Adds a record of a kind that this software does not write.
+    /// Adds a record of a kind not written by this implementation.
     pub(crate) fn add_bytes(&mut self, kind: RecordKind, body: &[u8]) {
         let len = (RECORD_HEADER + body.len()).next_multiple_of(8);
         let mut record = [kind as u64, len as u64, 0, 0].map(u64::to_ne_bytes).concat();
@@ -62,7 +62,7 @@ impl Log {
         self.records.push(record);
     }
 
-    /// Puts data outside of the log.
+    /// Stores data outside the log.
     fn place(&mut self, data: &[u8]) -> BlockPointer {
         let size = data.len() as u64;
         let place = (1 << 20) + self.data.iter().map(|(_, data)| data.len() as u64).sum::<u64>();
@@ -91,7 +91,7 @@ impl Log {
         self.verifier(seq).pointer(BlockForm::Leader, place, LOG_BLOCK, self.txg)
     }
 
-    /// Writes blocks of a few records each into the image; says how many.
+    /// Writes blocks of a few records each to the image; returns their number.
     pub(crate) fn write(&self, image: &File, records_of_block: usize) -> u64 {
         let mut seq = 0;
         for records in self.records.chunks(records_of_block) {
@@ -113,14 +113,14 @@ impl Log {
     }
 }
 
-/// A pool whose root file system is about to get a log.
+/// A pool whose root file system gets a log.
 pub(crate) struct Logged {
     pub(crate) world: ImagePool,
     pub(crate) log: Log,
 }
 
 impl Logged {
-    /// Makes a pool, with what `prepare` makes in it.
+    /// Creates a pool, and fills it with `prepare`.
     pub(crate) fn new(prepare: impl FnOnce(&LiveFileSystem)) -> Self {
         let world = ImagePool::new("A");
         let session = world.create();
@@ -159,7 +159,7 @@ impl Logged {
         File::options().read(true).write(true).open(self.world.image("A")).unwrap()
     }
 
-    /// Opens the pool, which replays the log.
+    /// Opens the pool, replaying the log.
     pub(crate) fn replay(&self) -> Session {
         self.replay_with(MissingLogs::Refuse)
     }
@@ -171,7 +171,7 @@ impl Logged {
         self.world.open_logged(options, &pool)
     }
 
-    /// Writes the log, replays it, lets `check` look, and has the pool judged.
+    /// Writes the log, replays it, calls `check`, and checks the pool.
     fn finish(self, check: impl Fn(&LiveFileSystem)) {
         self.log.write(&self.image(), 5);
         let session = self.replay();
@@ -302,10 +302,10 @@ fn names_change_as_they_did() {
     log.add(RecordKind::RenameWhiteout, &Body::Rename(covered));
     log.add(RecordKind::Remove, &Body::Remove { directory: root, name: b"gone" });
     log.add(RecordKind::Rmdir, &Body::Remove { directory: root, name: b"empty" });
-    // What was logged of the file before, after it was gone.
+    // Earlier changes of the file, logged after it was gone.
     log.add(RecordKind::Write, &write(gone.0, 0, b"too late"));
     log.add(RecordKind::SetAttr, &Body::SetAttr(set_attr(gone.0, SetAttr::MODE)));
-    // Its number is free once more.
+    // Its number is free again.
     log.add(RecordKind::Create, &create(root, new_object(gone.0, 0o100_644), "again"));
     logged.finish(|fs| {
         assert_eq!((contents(fs, "second"), contents(fs, "moved")), (b"a".into(), b"a".into()));
@@ -335,7 +335,7 @@ fn contents_are_those_of_the_records() {
     log.add(RecordKind::Write2, &write(inside.0, 30_000, b""));
     let block: Vec<u8> = (0..16_384_u32).map(|at| (at % 251) as u8).collect();
     let pointer = log.place(&block);
-    // Ten bytes of a whole block that lies outside.
+    // Ten bytes of a whole block stored outside.
     let indirect = |object, offset, length, pointer| {
         Body::Write(Write { object, offset, length, pointer, data: &[] })
     };
@@ -386,7 +386,7 @@ fn attributes_are_those_of_the_records() {
         project: Some(9),
     });
     log.add(RecordKind::SetAttr, &Body::SetAttr(change));
-    // A later record of an immutable file is of an operation that was permitted.
+    // A later record of an immutable file is of a permitted operation.
     log.add(RecordKind::Write, &write(flags.0, 0, b"A"));
     let set = |object, name, value| Body::SetXattr(SetXattr { object, name, value });
     log.add(RecordKind::SetXattr, &set(plain, b"user.new", Some(&b"worth"[..])));
@@ -410,7 +410,7 @@ fn attributes_are_those_of_the_records() {
     });
 }
 
-/// What cannot be done ends the log; what was done before stays.
+/// A failed record ends the log; earlier ones stay.
 #[test]
 fn a_record_that_fails_ends_the_log() {
     let mut logged = Logged::new(|_| {});
@@ -457,7 +457,7 @@ fn records_without_sense_end_the_log() {
     }
 }
 
-/// A log that is damaged after it was claimed ends where it is damaged, by leave.
+/// A log damaged after it was claimed ends there, if allowed.
 #[test]
 fn a_damaged_block_ends_the_log() {
     let mut logged = Logged::new(|_| {});
@@ -469,7 +469,7 @@ fn a_damaged_block_ends_the_log() {
     }
     let image = logged.image();
     assert_eq!(logged.log.write(&image, 4), 2);
-    // Claimed, and not replayed: the file system is not opened.
+    // Claimed but not replayed: the file system is not opened.
     logged.world.claim();
     logged.world.judge();
     image.write_all_at(&[0xdb; 64], DATA_START + FREE + LOG_BLOCK + 1000).unwrap();
@@ -482,7 +482,7 @@ fn a_damaged_block_ends_the_log() {
     session.export();
 }
 
-/// Before anybody has claimed it, a log simply ends where it is damaged.
+/// Before it is claimed, a log simply ends where it is damaged.
 #[test]
 fn a_damaged_block_ends_what_is_claimed() {
     let mut logged = Logged::new(|_| {});

@@ -1,4 +1,4 @@
-//! Pools that were never exported: what is in their intent logs is there once they are opened.
+//! Pools without an export: their intent logs are replayed when they are opened.
 
 use crate::golden::Copy;
 use rzfs_blockdev::OpenOptions;
@@ -21,7 +21,7 @@ fn open_all(pool: &LivePool) {
     }
 }
 
-/// What differs from what OpenZFS showed before the crash.
+/// The differences from what OpenZFS showed before the crash.
 fn differences_of(copy: &Copy) -> Vec<String> {
     let manifest = ReferencePool::golden("g24-zil").unwrap().manifest().unwrap();
     let pool = copy.import(&OpenOptions::new());
@@ -45,7 +45,7 @@ fn the_log_of_a_frozen_pool_is_replayed() {
     copy.judge();
 }
 
-/// What was logged is older than the property.
+/// The logged changes are older than the property.
 #[test]
 fn logs_of_read_only_file_systems_are_replayed() {
     let Some(copy) = Copy::golden("g24-zil") else { return };

@@ -1,5 +1,4 @@
-//! File systems of OpenZFS's pools that are rolled back to their last snapshots while they are in
-//! use.
+//! Rolling back file systems of OpenZFS's pools to their last snapshots while they are in use.
 
 #![expect(clippy::result_large_err, reason = "errors of rzfs-zpl are handed on as they are")]
 
@@ -20,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const ESTALE: i32 = 116;
-/// So long somebody writes without a pause.
+/// How long a writer writes without a pause.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 fn try_open(pool: &LivePool, name: &str) -> Result<Arc<LiveFileSystem>, ZplError> {
@@ -41,7 +40,7 @@ fn snapshot(pool: &LivePool, name: &str) -> FileSystem {
     FileSystem::of_dataset(last.unwrap(), 5000).unwrap()
 }
 
-/// The files below a directory, by path: sizes, modes, times of change, and a part of the contents.
+/// The files below a directory, by path: sizes, modes, change times, and a part of the contents.
 fn tree<S: rzfs_zpl::Source>(fs: &FileSystem<S>) -> BTreeMap<Vec<u8>, String> {
     fn below<S: rzfs_zpl::Source>(
         fs: &FileSystem<S>,
@@ -78,7 +77,7 @@ fn tree<S: rzfs_zpl::Source>(fs: &FileSystem<S>) -> BTreeMap<Vec<u8>, String> {
     found
 }
 
-/// Changes a file system: some of it is on disk, some in the intent log, some nowhere.
+/// Changes a file system: partly on disk, partly in the intent log, partly in memory only.
 fn change(pool: &LivePool, fs: &LiveFileSystem) -> ObjectId {
     let new = make(fs, fs.root(), "younger", NewKind::Regular);
     for number in 0..8 {
@@ -143,7 +142,7 @@ fn a_file_system_in_use_has_what_its_snapshot_has() {
         ("g01-default", "g01"),
         // A snapshot of it has a clone and a bookmark.
         ("g01-default", "g01/sa"),
-        // Without features what it had is freed at once.
+        // Without features its old blocks are freed at once.
         ("g21-v28", "g21"),
     ];
     for (golden, name) in datasets {
@@ -159,7 +158,7 @@ fn what_has_no_snapshot_of_its_own_is_not_rolled_back() {
     assert_eq!(pool.roll_back("g01/clone").unwrap_err().errno(), 3);
     assert_eq!(pool.roll_back("g01/nowhere").unwrap_err().errno(), 2);
     assert_eq!(pool.roll_back("g01/sa@nowhere").unwrap_err().errno(), 2);
-    // Whoever names a snapshot gets none that somebody has taken since.
+    // A named snapshot must be the last one.
     let names = vec!["g01/sa@since".to_owned()];
     let before = tree(&**open(&pool, "g01/sa"));
     pool.take_snapshots(&NewSnapshots { names, ..NewSnapshots::default() }).unwrap();
@@ -170,7 +169,7 @@ fn what_has_no_snapshot_of_its_own_is_not_rolled_back() {
     copy.judge();
 }
 
-/// Whoever writes meanwhile is told at some point, and nothing of what it has done is left.
+/// A concurrent writer eventually gets an error, and none of its changes remain.
 #[test]
 fn nothing_that_is_written_meanwhile_comes_through() {
     let Some(copy) = Copy::golden("g01-default") else { return };
@@ -213,7 +212,7 @@ fn nothing_that_is_written_meanwhile_comes_through() {
     copy.judge();
 }
 
-/// The one file system that all writers have, opened anew when it has other contents.
+/// The file system shared by all writers, reopened when it is superseded.
 fn current(
     pool: &LivePool,
     shared: &Mutex<Option<Arc<LiveFileSystem>>>,
@@ -244,8 +243,8 @@ fn write_something(fs: &LiveFileSystem, thread: u64, number: u64) -> Result<(), 
     Ok(())
 }
 
-/// What is to be gone may be of this very txg, and has to be found where nothing is destroyed in the
-/// background.
+/// Blocks to be freed may be of this very txg, and must be found where there is no background
+/// destruction.
 #[test]
 fn who_writes_all_the_time_does_not_put_it_off() {
     let sharing = vec![Feature::AsyncDestroy];
@@ -286,7 +285,7 @@ fn who_writes_all_the_time_does_not_put_it_off() {
     }
 }
 
-/// Who has a file system open keeps it, and says so, also if something of it is written all the time.
+/// An open file system is kept and reported as busy, even if it is written all the time.
 #[test]
 fn what_is_in_use_is_not_destroyed() {
     let world = ImagePool::new("A");

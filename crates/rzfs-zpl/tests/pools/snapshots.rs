@@ -1,5 +1,5 @@
-//! Snapshots, clones, bookmarks and holds: many random operations against a model, judged by our own
-//! checks, by OpenZFS's zdb, and by what every dataset holds.
+//! Snapshots, clones, bookmarks and holds: many random operations compared with a model, and
+//! checked by our own checks, by OpenZFS's zdb, and by the contents of every dataset.
 
 use crate::cloning::{dataset, settle, write};
 use crate::{block, make, put};
@@ -17,10 +17,10 @@ use std::sync::{Arc, Barrier};
 const RECORD: u64 = 128 << 10;
 const FILES: u64 = 6;
 const BLOCKS: u64 = 4;
-/// How often two requests are made at one time.
+/// How often two requests are made concurrently.
 const ROUNDS: usize = 24;
 
-/// The files of a file system: what each block of each holds.
+/// The files of a file system: the contents of each block.
 type Contents = BTreeMap<String, [u64; BLOCKS as usize]>;
 
 #[derive(Clone, Default, Debug)]
@@ -34,13 +34,13 @@ struct Snapshot {
 #[derive(Clone, Default, Debug)]
 struct Head {
     contents: Contents,
-    /// The oldest first.
+    /// Oldest first.
     snapshots: Vec<Snapshot>,
-    /// The snapshot that it is a clone of.
+    /// Its origin.
     origin: Option<(String, String)>,
 }
 
-/// What a pool has to have.
+/// The expected state of a pool.
 #[derive(Clone, Default, Debug)]
 struct Model {
     heads: BTreeMap<String, Head>,
@@ -60,7 +60,7 @@ impl Model {
         self.heads.values().filter(is_clone).count()
     }
 
-    /// Forgets snapshots that only waited for holds and clones to go.
+    /// Drops snapshots that only waited for holds and clones to go.
     fn settle(&mut self) {
         let names: Vec<_> = self.heads.keys().cloned().collect();
         for name in names {
@@ -143,7 +143,7 @@ impl Life {
         snapshots.iter_mut().find(|one| one.name == *name).unwrap()
     }
 
-    /// Does something at random.
+    /// Performs a random operation.
     fn step(&mut self) {
         let what = self.random.below(16);
         self.do_something(what);
@@ -277,7 +277,7 @@ impl Life {
             assert_eq!(errno(promoted), EEXIST);
             return;
         }
-        // Bookmarks move along: names that are taken are a conflict, too.
+        // Bookmarks move along: their names can collide, too.
         promoted.unwrap();
         let shared: Vec<_> = {
             let head = self.model.heads.get_mut(&of).unwrap();
@@ -351,13 +351,13 @@ impl Life {
                 let marks = tree.open(&place.0).unwrap().bookmarks().unwrap();
                 let names: Vec<_> = marks.iter().map(|mark| mark.name().to_owned()).collect();
                 let Some(name) = self.pick(names) else { return };
-                // Whoever names one twice means it once.
+                // Duplicate names count once.
                 self.pool().destroy_bookmarks(&[name.clone(), name]).unwrap();
             }
         }
     }
 
-    /// Whether everything is there and nothing else.
+    /// Checks that everything exists and nothing else.
     fn check(&self, tree: &rzfs_dsl::dataset::DatasetTree) {
         let root = tree.root().unwrap();
         let mut heads = root.descendants().unwrap();
@@ -387,7 +387,7 @@ impl Life {
         }
     }
 
-    /// Exports the pool, and has it judged.
+    /// Exports the pool, and checks it.
     fn judge(&mut self) {
         self.session.take().unwrap().export();
         self.world.judge_chains();
@@ -397,7 +397,7 @@ impl Life {
     }
 }
 
-/// Whether a file system has these files.
+/// Checks that a file system has these files.
 fn has(fs: &FileSystem, contents: &Contents) {
     for number in 0..FILES {
         let name = format!("file{number}");
@@ -439,7 +439,7 @@ fn histories_of_snapshots_are_as_the_model_has_them() {
     }
 }
 
-/// What one request must not do, and what two must not do in one txg.
+/// What one request must not do, nor two in one txg.
 #[test]
 fn requests_that_meet_cost_nothing() {
     let world = ImagePool::new("A");
@@ -458,10 +458,10 @@ fn requests_that_meet_cost_nothing() {
     for round in 0..ROUNDS {
         let fs = open(&pool, "made");
         let file = make(&fs, fs.root(), &format!("file{round}"), NewKind::Regular);
-        // There is a log that a rollback gives up.
+        // A log exists that a rollback drops.
         fs.commit(&[file]).unwrap();
         let start = Barrier::new(2);
-        // Whether they share a txg is up to threads.
+        // Whether they share a txg depends on the threads.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 start.wait();
@@ -491,7 +491,7 @@ fn so_are_those_without_the_features_that_came_later() {
     }
 }
 
-/// What waits to be destroyed, and what is hidden.
+/// Snapshots waiting for destruction, and hidden datasets.
 #[test]
 fn what_somebody_reads_or_receives_is_not_given_up() {
     let world = ImagePool::new("A");
@@ -535,8 +535,8 @@ fn what_somebody_reads_or_receives_is_not_given_up() {
     world.judge();
 }
 
-/// What is freed before the snapshot after the origin is freed before another one from then on, whichever
-/// of the two file systems has the bookmark.
+/// After a promotion, frees are counted before another snapshot, whichever of the two file systems
+/// has the bookmark.
 #[test]
 fn promotion_counts_anew_what_bookmarks_of_the_origin_say() {
     let world = ImagePool::new("A");

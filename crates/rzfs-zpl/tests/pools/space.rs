@@ -1,4 +1,4 @@
-//! Pools and datasets that become full: nothing breaks, and what is removed gives room again.
+//! Full pools and datasets: nothing breaks, and removing data frees room.
 
 use crate::{block, make};
 use rzfs_dsl::live::{ChangeError, NewDataset, NewSnapshots};
@@ -24,8 +24,7 @@ fn dataset(session: &Session, name: &str, properties: &[(&str, ZapValue)]) -> Ar
     LiveFileSystem::open_dataset(&session.pool, &live, options).unwrap()
 }
 
-/// Writes to a file until there is no room; answers with the blocks that there was room for, and
-/// what came after.
+/// Writes to a file until there is no room; returns the number of blocks written, and the error.
 fn write_until_full(fs: &LiveFileSystem, file: ObjectId) -> (u64, ZplError) {
     for number in 0.. {
         let at = WriteAt::Offset(number * RECORD);
@@ -40,7 +39,7 @@ fn available(fs: &LiveFileSystem) -> u64 {
     fs.options().space.usage().available
 }
 
-/// Waits until what was removed is free.
+/// Waits until removed data is free.
 fn settle(session: &Session) {
     for _ in 0..4 {
         let synced = session.pool.sync();
@@ -135,7 +134,7 @@ fn reservations_keep_room_from_others() {
     world.judge();
 }
 
-/// Writes so many bytes into a new file.
+/// Writes this many bytes to a new file.
 fn fill(fs: &LiveFileSystem, bytes: u64) {
     let file = make(fs, fs.root(), "large", NewKind::Regular);
     for number in 0..bytes / RECORD {
@@ -176,7 +175,7 @@ fn snapshots_that_are_taken_together_fit_together_into_what_is_left() {
     world.judge();
 }
 
-/// What it reserves besides, the branch has already.
+/// Its additional reservation is already included in the branch.
 #[test]
 fn what_leaves_a_reserved_branch_needs_room_of_its_own() {
     let world = ImagePool::new("A");

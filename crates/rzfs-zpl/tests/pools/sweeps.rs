@@ -1,4 +1,4 @@
-//! Free space that is trimmed and initialized while a pool is in use.
+//! Trimming and initializing free space while a pool is in use.
 
 use crate::{block, find, make, put};
 use rzfs_clock::{Clock, Passing};
@@ -24,7 +24,7 @@ fn sweeps(session: &Session, kind: SweepKind) -> Vec<LeafSweep> {
     all.into_iter().filter(|sweep| sweep.kind == kind).collect()
 }
 
-/// Waits until all sweeps of a kind are as `expected`.
+/// Waits until all sweeps of a kind are `expected`.
 fn await_sweeps(session: &Session, kind: SweepKind, expected: impl Fn(&LeafSweep) -> bool) {
     let start = Instant::now();
     while !sweeps(session, kind).iter().all(&expected) {
@@ -37,13 +37,13 @@ fn is_complete(sweep: &LeafSweep) -> bool {
     sweep.record.state == SweepState::Complete
 }
 
-/// Bytes that the images take on the host.
+/// Bytes used by the images on the host.
 fn held(world: &ImagePool) -> u64 {
     let images = std::fs::read_dir(world.directory()).unwrap();
     images.map(|image| image.unwrap().metadata().unwrap().blocks() * 512).sum()
 }
 
-/// A generator of numbers that are random enough.
+/// A simple random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -54,7 +54,7 @@ impl Numbers {
     }
 }
 
-/// Overwrites blocks of a file in any order; answers with what each holds in the end.
+/// Overwrites blocks of a file in random order; returns their final contents.
 fn churn(fs: &LiveFileSystem, file: ObjectId, seed: u64, rounds: u64) -> Vec<u64> {
     let mut numbers = Numbers(seed);
     let mut held = vec![0; 48];
@@ -65,7 +65,7 @@ fn churn(fs: &LiveFileSystem, file: ObjectId, seed: u64, rounds: u64) -> Vec<u64
             put(fs, file, at * RECORD, &block(number));
             held[usize::try_from(at).unwrap()] = number;
         }
-        // What was freed has to come back to be swept.
+        // Freed space must be reusable to be swept.
         fs.sync().unwrap();
     }
     held
@@ -145,7 +145,7 @@ fn a_sweep_goes_on_after_a_crash_where_it_was() {
         };
         session.abandon();
         world.judge();
-        // It is as slow as it was, but nobody waits for that.
+        // The rate is still limited, but nothing waits for it.
         let (clock, _) = Clock::simulated(Passing::WhenIdle);
         let session = world.open_in(SystemEnvironment::default().with_clock(clock));
         for (old, new) in before.iter().zip(sweeps(&session, kind)) {

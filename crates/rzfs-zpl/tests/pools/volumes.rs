@@ -1,4 +1,4 @@
-//! Volumes that OpenZFS has left with intent logs.
+//! Volumes with intent logs left by OpenZFS.
 
 use crate::golden::Copy;
 use rzfs_blockdev::OpenOptions;
@@ -16,7 +16,7 @@ fn lines(first: usize, count: usize) -> Vec<u8> {
     (first..first + count).flat_map(|number| format!("{number:0511}\n").into_bytes()).collect()
 }
 
-/// What `samples/make-volume-logs` has written to a volume.
+/// The data written to a volume by `samples/make-volume-logs`.
 fn expected(number: usize) -> Vec<u8> {
     let mut bytes = lines(1001 + 1000 * number, SIZE / 512);
     let logged = 4001 + 1000 * number;
@@ -33,7 +33,7 @@ fn expected(number: usize) -> Vec<u8> {
     bytes
 }
 
-/// The volumes that have what was written to them.
+/// The volumes that have all written data.
 fn complete(pool: &Pool) -> Vec<&'static str> {
     let is_complete = |(number, name): &(usize, &'static str)| {
         let dataset = pool.datasets().open(name).unwrap();
@@ -49,7 +49,7 @@ fn unlocked(pool: &Pool) {
     pool.datasets().open("vols/secret").unwrap().load_key(PASSPHRASE).unwrap();
 }
 
-/// Replays a log; says how many records it had.
+/// Replays a log; returns its number of records.
 fn replay(pool: &LivePool, name: &str) -> u64 {
     let dataset = pool.dataset_tree().unwrap().open(name).unwrap();
     let summary = replay_volume(pool, &pool.open_dataset(&dataset).unwrap()).unwrap();

@@ -1,12 +1,11 @@
-//! Buffers that the kernel keeps at hand for the ring, so that a read need not look up and pin
-//! their pages.
+//! Buffers registered with the kernel, so that a read need not look up and pin their pages.
 
 use crate::IoBuffer;
 use crate::pool::{BufferPool, SLOTS};
 use io_uring::Submitter;
 use std::sync::Arc;
 
-/// Which of a pool's buffers the kernel knows.
+/// Which of a pool's buffers are registered with the kernel.
 pub(super) struct RegisteredBuffers {
     pool: Arc<BufferPool>,
     /// By slot; empty where the kernel offers no registration (before 5.19).
@@ -33,7 +32,7 @@ impl RegisteredBuffers {
         Self { pool, states: vec![Registration::Unknown; slots].into() }
     }
 
-    /// The index by which the kernel knows the buffer; it learns it when it first sees it.
+    /// The index of the buffer in the kernel, which registers it on first use.
     pub(super) fn index(
         &mut self,
         submitter: &Submitter<'_>,

@@ -1,20 +1,20 @@
-//! Files that the kernel keeps at hand for the ring, so that a request need not look one up.
+//! Files registered with the kernel, so that a request need not look one up.
 
 use crate::open_file::OpenFile;
 use io_uring::Submitter;
 use rustix::fd::AsRawFd;
 use std::collections::HashMap;
 
-/// Files that are kept at hand; any further ones work too, a little slower.
+/// Maximum number of registered files; further ones work too, a little slower.
 const SLOTS: u32 = 512;
 
-/// How a request names its file.
+/// How a request refers to its file.
 pub(super) enum Target {
     Registered(u32),
     Plain(i32),
 }
 
-/// Which file is in which slot.
+/// The file in each slot.
 pub(super) struct RegisteredFiles {
     slots: HashMap<u64, u32>,
     free: Vec<u32>,
@@ -33,7 +33,7 @@ impl RegisteredFiles {
         Self { slots: HashMap::new(), free }
     }
 
-    /// The name of a file, which is registered with its first request.
+    /// The reference to a file, which is registered with its first request.
     pub(super) fn target(&mut self, submitter: &Submitter<'_>, file: &OpenFile) -> Target {
         let plain = file.fd().as_raw_fd();
         if let Some(&slot) = self.slots.get(&file.id()) {
@@ -56,7 +56,7 @@ impl RegisteredFiles {
         }
     }
 
-    /// Lets go of a file; requests that are in flight keep it to their end.
+    /// Releases a file; requests in flight keep it to their end.
     pub(super) fn forget(&mut self, submitter: &Submitter<'_>, file: u64) {
         let Some(slot) = self.slots.remove(&file) else { return };
         match submitter.register_files_update(slot, &[-1]) {

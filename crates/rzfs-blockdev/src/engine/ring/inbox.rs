@@ -1,11 +1,11 @@
-//! What the ring's thread shares with those who submit.
+//! State shared between the ring's thread and submitters.
 
 use crate::engine::transfer::Transfer;
 use crossbeam::channel::Sender;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 
-/// What the thread shares with those who submit.
+/// State shared between the ring's thread and submitters.
 pub(super) struct Shared {
     pub(super) inbox: Mutex<Inbox>,
     /// Wakes the thread.
@@ -19,10 +19,10 @@ pub(super) struct Inbox {
     pub(super) state: State,
 }
 
-/// A file that is about to be closed; the ring must let go of it.
+/// A file about to be closed, which the ring must release.
 pub(super) struct Forgotten {
     pub(super) file: u64,
-    /// Dropped when that has happened.
+    /// Dropped when it is released.
     pub(super) _done: Sender<()>,
 }
 
@@ -33,9 +33,9 @@ pub(super) enum State {
     Awake,
     /// Must be woken by the bell.
     Asleep,
-    /// Ends when everything is answered.
+    /// Ends when everything is completed.
     Closing,
-    /// Has ended: nothing will be answered.
+    /// Has ended: nothing will be completed.
     Gone,
 }
 

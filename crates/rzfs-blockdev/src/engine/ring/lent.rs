@@ -1,8 +1,8 @@
-//! The memory that the kernel may write to or read from right now.
+//! The memory that the kernel may currently access.
 //!
 //! A transfer moves into its slot *before* a pointer into its buffer is taken, and leaves the slot
-//! only when the kernel has answered; the slots themselves never move. Were the owner to go while
-//! requests are in flight (a panic is the only way), their buffers are leaked, never freed.
+//! only when the kernel has completed it; the slots themselves never move. If the owner is dropped
+//! while requests are in flight (only after a panic), their buffers are leaked, never freed.
 
 use crate::engine::transfer::{Step, Transfer};
 
@@ -34,16 +34,16 @@ impl Lent {
         self.free.len() == self.slots.len() && !self.bell_lent
     }
 
-    /// Puts a transfer into a slot and gives the slot's number with what to ask for.
+    /// Moves a transfer into a slot and returns the slot's number with the step to request.
     ///
-    /// Without room there is none, and the transfer answers with an error.
+    /// `None` without room, and the transfer completes with an error.
     pub(super) fn lend(&mut self, transfer: Transfer) -> Option<(u32, Step<'_>)> {
         let slot = self.free.pop()?;
         let place = self.slots.get_mut(slot as usize)?;
         Some((slot, place.insert(transfer).step()))
     }
 
-    /// Takes a transfer back that the kernel has answered, or has never seen.
+    /// Takes a transfer back that the kernel has completed, or has never seen.
     pub(super) fn take_back(&mut self, slot: u32) -> Option<Transfer> {
         let transfer = self.slots.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
@@ -59,7 +59,7 @@ impl Lent {
         self.bell.as_deref_mut()
     }
 
-    /// The kernel has answered the bell's read, or has never seen it.
+    /// Records that the kernel has completed the bell's read, or has never seen it.
     pub(super) fn take_back_bell(&mut self) {
         self.bell_lent = false;
     }

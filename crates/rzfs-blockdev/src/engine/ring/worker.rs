@@ -25,13 +25,13 @@ const SUBMISSION_ENTRIES: u32 = 256;
 /// How long to wait when the kernel is out of memory for requests.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How often in a row entering the kernel may fail for want of resources.
+/// Maximum consecutive failures to enter the kernel for lack of resources.
 const MAX_FAILURES: u32 = 10_000;
 
-/// The ring with everything that only its thread touches.
+/// The ring with all state of its thread.
 ///
-/// The ring comes first, so that it is closed before what it works on, and the pool whose buffers
-/// it knows, go.
+/// The ring comes first, so that it is closed before its resources, and the pool with its
+/// registered buffers, are dropped.
 pub(super) struct Worker {
     ring: IoUring,
     shared: Arc<Shared>,
@@ -75,7 +75,7 @@ impl Worker {
         self.queue_depth
     }
 
-    /// Works until it is told to close and everything has been answered.
+    /// Works until it is told to close and everything is completed.
     pub(super) fn run(mut self) {
         let mut failures = 0;
         loop {
@@ -104,7 +104,7 @@ impl Worker {
         }
     }
 
-    /// Takes what the kernel has finished: answers it, or makes the next step ready.
+    /// Handles completions from the kernel: completes requests, or queues their next steps.
     fn harvest(&mut self) {
         let mut finished = std::mem::take(&mut self.finished);
         finished.extend(self.ring.completion().map(|entry| {
@@ -121,7 +121,7 @@ impl Worker {
             let slot = u32::try_from(user_data).unwrap_or(u32::MAX);
             let Some(transfer) = self.lent.take_back(slot) else { continue };
             match transfer.advance(result) {
-                // What was begun comes first.
+                // Requests already started come first.
                 Progress::Unfinished(transfer) => self.ready.push_front(transfer),
                 Progress::Answered(answer) => self.answers.push(answer),
             }
@@ -130,7 +130,7 @@ impl Worker {
         Answer::deliver_all(&mut self.answers);
     }
 
-    /// Takes what has been submitted; says whether this is the end.
+    /// Takes newly submitted requests; returns whether this is the end.
     fn empty_inbox(&mut self) -> bool {
         let (transfers, forgotten, closing) = {
             let mut inbox = self.shared.inbox.lock();
@@ -166,7 +166,7 @@ impl Worker {
         true
     }
 
-    /// Has the ring read the bell; at the end no more, so that nothing stays in flight.
+    /// Makes the ring read the bell, except at the end, so that nothing stays in flight.
     fn arm_bell(&mut self, closing: bool) {
         if closing {
             return;
@@ -208,12 +208,12 @@ impl Drop for Worker {
         let left = std::mem::take(&mut *inbox);
         inbox.state = State::Gone;
         drop(inbox);
-        // Requests that nobody will do answer for themselves.
+        // Requests that will not be performed complete themselves.
         drop(left);
     }
 }
 
-/// A ring whose completions run in this thread only, if the kernel can do that (since 6.1).
+/// A ring whose completions run in this thread only, if the kernel supports that (since 6.1).
 fn build(queue_depth: u32) -> io::Result<IoUring> {
     let submission = SUBMISSION_ENTRIES.min(queue_depth.max(1));
     let completion = queue_depth.saturating_add(1).max(submission.saturating_mul(2));
@@ -231,7 +231,7 @@ fn build(queue_depth: u32) -> io::Result<IoUring> {
     }
 }
 
-/// Refuses a kernel whose io_uring cannot do all that is needed (since 5.6).
+/// Refuses a kernel whose io_uring lacks required operations (since 5.6).
 fn require_operations(ring: &IoUring) -> io::Result<()> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
@@ -249,7 +249,7 @@ fn require_operations(ring: &IoUring) -> io::Result<()> {
     }
 }
 
-/// What the kernel is asked for one step; a buffer that it knows is named by its index too.
+/// The kernel request for one step; a registered buffer is also given by its index.
 fn entry(target: Target, step: Step<'_>, registered: Option<u16>) -> squeue::Entry {
     macro_rules! on {
         ($file:expr) => {

@@ -8,10 +8,10 @@ use std::io::{self, IoSlice};
 /// The most pieces in one system call (`IOV_MAX`).
 const MAX_PIECES: usize = 1024;
 
-/// Pieces that are written one behind the other, each as the device can take it.
+/// Pieces written consecutively, in place where the device can.
 #[derive(Debug)]
 pub(super) struct Gather {
-    /// What the present step is to write, for the system: parts of `pieces`.
+    /// The parts of `pieces` that the current step writes, for the system.
     slices: Vec<IoSlice<'static>>,
     pieces: Vec<Bytes>,
     offset: u64,
@@ -20,7 +20,7 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// Copies the pieces that the device cannot take from where they are.
+    /// Copies the pieces that the device cannot write in place.
     pub(super) fn new(mut pieces: Vec<Bytes>, offset: u64, alignment: usize) -> io::Result<Self> {
         pieces.retain(|piece| !piece.is_empty());
         let len = pieces.iter().map(Bytes::len).sum();
@@ -35,7 +35,7 @@ impl Gather {
         Ok(Self { slices: Vec::new(), pieces, offset, len, done: 0 })
     }
 
-    /// From the last aligned byte that is written, as much as goes at once.
+    /// From the last aligned byte written, as much as fits in one call.
     pub(super) fn step(&mut self, alignment: usize) -> Step<'_> {
         let from = self.done - self.done % alignment;
         self.slices.clear();
@@ -60,7 +60,7 @@ impl Gather {
         Step::Gather { offset: self.offset + from as u64, slices: &self.slices }
     }
 
-    /// Whether everything is written now.
+    /// Whether everything is written.
     pub(super) fn advance(&mut self, count: usize, alignment: usize) -> io::Result<bool> {
         let done = self.done - self.done % alignment + count;
         if done <= self.done {

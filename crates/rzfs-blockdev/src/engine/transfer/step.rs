@@ -1,11 +1,11 @@
-//! What a transfer asks of the system.
+//! The system operations of a transfer.
 
 use std::io::IoSlice;
 
-/// The most bytes asked for at once; Linux itself stops a little below 2 GiB.
+/// Maximum bytes per request; Linux itself stops a little below 2 GiB.
 pub(super) const MAX_STEP: usize = 1 << 30;
 
-/// What to ask of the system now.
+/// The next system operation.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
     Read { offset: u64, buffer: &'a mut [u8] },

@@ -1,4 +1,4 @@
-//! Groups that are synced, by the thread that does it.
+//! Groups being synced, for the syncing thread.
 
 use super::{Torn, TxgEngine, open_span, slot};
 use crate::txg::history::{TxgIo, TxgState};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What the thread that syncs has to do.
+/// The work of the syncing thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// The open group is to be synced.
@@ -19,10 +19,10 @@ pub enum Work {
 }
 
 impl TxgEngine {
-    /// For the thread that syncs: waits until there is something to do, for `longest` at most.
+    /// For the syncing thread: waits for work, for `longest` at most.
     ///
-    /// A group is to be synced when it is old enough, large enough, or wanted. One that is [`Torn`]
-    /// is not, of which [`TxgEngine::quiesce`] tells.
+    /// A group is synced when it is old enough, large enough, or requested. A [`Torn`] one is not,
+    /// which [`TxgEngine::quiesce`] reports.
     pub fn wait_for_work(&self, longest: Duration) -> Work {
         let deadline = self.clock.now().saturating_add(longest);
         let mut state = self.state.lock();
@@ -33,7 +33,7 @@ impl TxgEngine {
                 return Work::Sync;
             }
             if state.is_finished {
-                // Whoever comes to wait from now on would wait for ever.
+                // Later waiters would wait for ever.
                 state.is_over = true;
                 self.changed.notify_all();
                 return Work::Finished;
@@ -48,11 +48,11 @@ impl TxgEngine {
         }
     }
 
-    /// For the thread that syncs: opens the next group and waits until the transactions of this
-    /// one have left.
+    /// For the syncing thread: opens the next group and waits until the transactions of this one
+    /// have ended.
     ///
     /// # Errors
-    /// One of them, or of an older group's, was broken off.
+    /// A transaction of this group or an older one was aborted.
     pub fn quiesce(self: &Arc<Self>) -> Result<QuiescedTxg, Torn> {
         let mut entries: Vec<_> = self.shards.iter().map(|shard| shard.entry.lock()).collect();
         let mut state = self.state.lock();
@@ -67,20 +67,20 @@ impl TxgEngine {
             entry.open = state.open;
         }
         drop(entries);
-        // Whoever leaves has given up the lock of the shard when it takes that of the state.
+        // A leaving transaction releases the shard's lock before it takes that of the state.
         let is_held = || self.shards.iter().any(|shard| shard.entry.lock().held[slot(txg)] != 0);
         let quiescing = tracing::debug_span!("quiesce", %txg).entered();
         while is_held() {
             self.changed.wait(&mut state);
         }
-        // Also a younger one may be torn by now, which is not this group's concern.
+        // A younger group may be torn as well, which does not concern this one.
         if let Some(torn) = state.torn.filter(|torn| torn.txg <= txg) {
             return Err(torn);
         }
         state.history.note_dirty(txg, self.dirty[slot(txg)].load(Ordering::Relaxed));
         state.history.enter(txg, TxgState::Waiting, self.clock.now());
         drop(state);
-        // Whoever reads how long it took may keep others waiting, but not with locks.
+        // An observer of the spans may delay others, but not while locks are held.
         drop((was_open, quiescing));
         Ok(QuiescedTxg { engine: Arc::clone(self), txg })
     }
@@ -104,24 +104,24 @@ impl QuiescedTxg {
         &self.engine
     }
 
-    /// Bytes of it that are dirty.
+    /// Its dirty bytes.
     #[must_use]
     pub fn dirty(&self) -> u64 {
         self.engine.dirty[slot(self.txg)].load(Ordering::Relaxed)
     }
 
-    /// Says that the group is being synced from now on.
+    /// Marks the group as being synced.
     pub fn begin_sync(&self) {
         let mut state = self.engine.state.lock();
         state.history.enter(self.txg, TxgState::Syncing, self.engine.clock.now());
     }
 
-    /// Says what devices have done since then.
+    /// Records the device I/O since then.
     pub fn note_io(&self, io: TxgIo) {
         self.engine.state.lock().history.note_io(self.txg, io);
     }
 
-    /// Says that the group is on disk: its uberblock is durable, or it had no changes.
+    /// Marks the group as committed: its uberblock is durable, or it had no changes.
     pub fn committed(self) {
         self.engine.dirty[slot(self.txg)].store(0, Ordering::Relaxed);
         self.engine.frees[slot(self.txg)].store(0, Ordering::Relaxed);

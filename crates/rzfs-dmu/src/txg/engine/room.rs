@@ -1,18 +1,18 @@
-//! Waiting until there is room for what becomes dirty (spec 06, section 18).
+//! Waiting for room for dirty data (spec 06, section 18).
 
 use super::{BeginError, Patience, State, Stopped, SuspendedPolicy, TxgEngine};
 use crate::txg::DirtyLimits;
 use parking_lot::MutexGuard;
 
-/// Somebody who may begin.
+/// Permission to start a transaction.
 struct Room<'a> {
     state: MutexGuard<'a, State>,
-    /// Whether there was none at first.
+    /// Whether it had to wait.
     has_waited: bool,
 }
 
 impl TxgEngine {
-    /// Waits until somebody who frees space may begin: only while as much is dirty as may be.
+    /// Waits until a transaction that frees space may start: only while the dirty limit is reached.
     pub(crate) fn wait_to_free(&self, patience: Patience) -> Result<(), BeginError> {
         let limits = self.options.limits;
         let has_room = |dirty, suspended| match suspended {
@@ -23,7 +23,7 @@ impl TxgEngine {
         self.wait_for_room(patience, has_room).map(drop)
     }
 
-    /// Waits as the delay curve says.
+    /// Waits according to the delay curve.
     pub(crate) fn throttle(&self, patience: Patience) -> Result<(), BeginError> {
         let limits = self.options.limits;
         let DirtyLimits { max, delay, .. } = limits;
@@ -50,8 +50,8 @@ impl TxgEngine {
         Ok(())
     }
 
-    /// Waits until there is room, which `has_room` says of what is dirty and of what becomes of
-    /// transactions while the pool is suspended, if it is.
+    /// Waits until `has_room` accepts the dirty bytes and, while the pool is suspended, the policy
+    /// for transactions.
     fn wait_for_room(
         &self,
         patience: Patience,

@@ -5,7 +5,7 @@ use rzfs_clock::Passing;
 use std::sync::atomic::AtomicBool;
 
 const LONG: Duration = Duration::from_secs(3600);
-/// Only a hang takes so long.
+/// Only a hang takes this long.
 const LONGEST: Duration = Duration::from_secs(60);
 
 fn engine(max: u64) -> Arc<TxgEngine> {
@@ -278,7 +278,7 @@ fn transactions_of_many_threads_see_groups_in_order() {
     });
 }
 
-/// Has a transaction of the open group end by a panic.
+/// Makes a transaction of the open group panic.
 fn panic_in_transaction(engine: &Arc<TxgEngine>) -> Txg {
     let tx = engine.begin(&[]).unwrap();
     let txg = tx.txg();

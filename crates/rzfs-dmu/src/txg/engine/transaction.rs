@@ -1,4 +1,4 @@
-//! Transactions: how they enter the open group, and leave it.
+//! Transactions: joining the open group, and leaving it.
 
 use super::{BeginError, Stopped, TxgEngine, slot};
 use crate::txg::gate::{Entered, Gate};
@@ -6,12 +6,12 @@ use rzfs_format::Txg;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of memory that a group takes for each block that dies in it: its pointer in the list of
-/// the dead, and its space among what becomes free.
+/// Memory used by a group for each block that dies in it, in bytes: its pointer in the dead list,
+/// and its space among pending frees.
 pub(super) const DEAD_BLOCK: u64 = 400;
 
 impl TxgEngine {
-    /// Enters the open group, once no transaction of an older group is in these gates.
+    /// Joins the open group, once no transaction of an older group is in these gates.
     pub(crate) fn enter<'a>(
         self: &Arc<Self>,
         gates: impl ExactSizeIterator<Item = &'a Arc<Gate>> + Clone,
@@ -55,7 +55,7 @@ impl TxgEngine {
         }
     }
 
-    /// Counts a transaction that does not begin, if it does not.
+    /// Counts a transaction that fails to start.
     pub(crate) fn counted<T, E: Copy + Into<BeginError>>(
         &self,
         begun: Result<T, E>,
@@ -67,16 +67,16 @@ impl TxgEngine {
     }
 }
 
-/// A transaction: a guard that keeps its group from being synced. It ends when it is dropped; if a
-/// panic does that, the group is [`Torn`](super::Torn).
+/// A transaction: a guard that keeps its group from being synced. It ends on drop; if a panic drops
+/// it, the group is [`Torn`](super::Torn).
 #[derive(Debug)]
 pub struct OpenTx {
     engine: Arc<TxgEngine>,
     txg: Txg,
     shard: usize,
-    /// The objects that it may change.
+    /// The objects it may change.
     held: Vec<Entered>,
-    /// Whether a panic was under way already, which is not about this transaction.
+    /// Whether a panic was already in progress, which is unrelated to this transaction.
     began_unwinding: bool,
 }
 
@@ -91,9 +91,9 @@ impl OpenTx {
         &self.engine
     }
 
-    /// Whether so many blocks on disk may die in its group besides those for which this was asked
-    /// before; if so they are counted. What cannot be divided may be more than a group's share,
-    /// but only alone.
+    /// Reserves this many frees of blocks on disk in its group, in addition to earlier ones;
+    /// returns whether there was room. Indivisible frees may exceed a group's limit, but only
+    /// alone.
     #[must_use]
     pub fn claim_frees(&self, blocks: u64) -> bool {
         let max = self.engine.options.max_frees;
@@ -114,7 +114,7 @@ impl OpenTx {
 
 impl Drop for OpenTx {
     fn drop(&mut self) {
-        // Before the group can quiesce, or others see what was left half done.
+        // Before the group can quiesce, or others see the incomplete changes.
         if std::thread::panicking() && !self.began_unwinding {
             self.engine.tear(self.txg);
         }

@@ -4,41 +4,41 @@ use super::{BeginError, Patience, Stopped, SuspendedPolicy, TxgEngine};
 use rzfs_format::Txg;
 
 impl TxgEngine {
-    /// Says that the group that syncs cannot go on before [`TxgEngine::resume`].
+    /// Marks the syncing group as stopped until [`TxgEngine::resume`].
     pub fn suspend(&self, meanwhile: SuspendedPolicy) {
         self.state.lock().suspended = Some(meanwhile);
         self.changed.notify_all();
     }
 
-    /// Says that the group that syncs goes on.
+    /// Resumes the syncing group.
     pub fn resume(&self) {
         self.state.lock().suspended = None;
         self.changed.notify_all();
     }
 
-    /// Whether the group that syncs waits for its devices.
+    /// Whether the syncing group waits for its devices.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.state.lock().suspended.is_some()
     }
 
-    /// Whether the pool is suspended and lets transactions wait until it goes on.
+    /// Whether the pool is suspended and transactions wait until it resumes.
     #[must_use]
     pub fn lets_wait(&self) -> bool {
         let state = self.state.lock();
         state.suspended == Some(SuspendedPolicy::Wait) && !state.is_over
     }
 
-    /// Waits until a group is on disk, also while the pool is suspended if transactions wait then.
+    /// Waits until a group is on disk, even while the pool is suspended if transactions wait then.
     ///
     /// # Errors
-    /// [`Stopped`]: it will never be, or who asks is not to wait while the pool is suspended.
+    /// [`Stopped`]: it will never be, or the caller must not wait while the pool is suspended.
     pub fn wait_synced(&self, txg: Txg) -> Result<(), Stopped> {
         self.wait(txg, |suspended| (suspended == SuspendedPolicy::Refuse).then_some(Stopped))
     }
 
-    /// Waits until a group is on disk, also while the pool is suspended, whatever becomes of others
-    /// meanwhile: for work in the background, which nobody waits for.
+    /// Waits until a group is on disk, even while the pool is suspended, regardless of the policy:
+    /// for background work.
     ///
     /// # Errors
     /// [`Stopped`]: it will never be.
@@ -46,7 +46,7 @@ impl TxgEngine {
         self.wait(txg, |_| None)
     }
 
-    /// As [`TxgEngine::wait_synced`], for a transaction that begins afterwards.
+    /// As [`TxgEngine::wait_synced`], for a transaction that starts afterwards.
     ///
     /// # Errors
     /// [`BeginError`].
@@ -59,7 +59,7 @@ impl TxgEngine {
     }
 
     /// Waits until a group is on disk, but not while the pool is suspended: for administrators, who
-    /// have to be told.
+    /// must get an error.
     ///
     /// # Errors
     /// [`Stopped`]: it will never be, or the pool is suspended.
@@ -87,7 +87,7 @@ impl TxgEngine {
         Ok(())
     }
 
-    /// Waits as long as [`TxgEngine::lets_wait`].
+    /// Waits while [`TxgEngine::lets_wait`] holds.
     pub fn wait_while_suspended(&self) {
         let mut state = self.state.lock();
         while state.suspended == Some(SuspendedPolicy::Wait) && !state.is_over {

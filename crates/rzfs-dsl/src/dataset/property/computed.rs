@@ -1,4 +1,4 @@
-//! Properties that are not kept in property ZAPs (spec 04, sections 12.1 and 13.1).
+//! Properties that are not stored in property ZAPs (spec 04, sections 12.1 and 13.1).
 
 use super::value::{Property, PropertySource, PropertyValue};
 use crate::dataset::limits::{HeadLimits, SpaceLimits};
@@ -25,17 +25,17 @@ fn text(text: impl Into<String>) -> PropertyValue {
     Text(text.into())
 }
 
-/// Hundredths of `uncompressed` to `compressed`.
+/// The ratio of `uncompressed` to `compressed` in hundredths.
 fn ratio(uncompressed: u64, compressed: u64) -> PropertyValue {
     let hundredths = u128::from(uncompressed) * 100 / u128::from(compressed.max(1));
     let hundredths = u64::try_from(hundredths).unwrap_or(u64::MAX);
     Number(if compressed == 0 { 100 } else { hundredths })
 }
 
-/// Where the value of a settable property is.
+/// Where the value of a settable property is stored.
 #[derive(Debug)]
 pub(super) enum Kept {
-    /// In property ZAPs, or nowhere: then the default holds.
+    /// In property ZAPs, or nowhere, in which case the default applies.
     InProperties,
     /// In another structure.
     Elsewhere(Property),
@@ -44,7 +44,7 @@ pub(super) enum Kept {
 }
 
 impl Dataset {
-    /// A settable property whose value is kept in other places.
+    /// A settable property whose value is stored elsewhere.
     pub(super) fn kept_elsewhere(
         &self,
         property: DatasetProperty,
@@ -79,7 +79,7 @@ impl Dataset {
         })
     }
 
-    /// A property of an encrypted dataset that its key object has.
+    /// A property of an encrypted dataset that is stored in its key object.
     fn key_field(&self, property: DatasetProperty, field: &[u8]) -> Result<Kept, DatasetError> {
         let Some(key) = self.key_object()? else { return Ok(Kept::InProperties) };
         let number = zap_u64(self.tree().mos(), key, field)?.unwrap_or_default();
@@ -92,8 +92,8 @@ impl Dataset {
         Ok(Kept::Elsewhere(report(property, value, source)))
     }
 
-    /// A number in the file system's master node, 0 if it is not there; `None` if there is no
-    /// master node.
+    /// A number in the file system's master node, 0 if it is missing; `None` if there is no master
+    /// node.
     fn master_node_field(&self, field: &[u8]) -> Result<Option<u64>, DatasetError> {
         let objset = self.open_locked()?;
         let Ok(master) = objset.object(MASTER_NODE) else { return Ok(None) };
@@ -118,7 +118,7 @@ impl Dataset {
             some => some,
         };
         let source = match property {
-            // These show a default where nobody ever set a limit.
+            // These show a default where no limit was ever set.
             DatasetProperty::FilesystemCount | DatasetProperty::SnapshotCount
                 if value == Some(text("none")) =>
             {

@@ -7,7 +7,7 @@ use crate::mos::MosSource;
 use crate::mos::property_values::{Origin, Owner, StoredValue};
 use rzfs_zap::ZapValue;
 
-/// The value of a property in force, and the one that a send stream brought here.
+/// The effective value of a property, and the one received by a send stream.
 #[derive(Debug, Default)]
 pub(super) struct FoundValue {
     pub(super) value: Option<(ZapValue, PropertySource)>,
@@ -31,7 +31,7 @@ impl Dataset {
         }
     }
 
-    /// The value of `name` in force, from here or an ancestor; none when the default holds.
+    /// The effective value of `name`, local or inherited; none when the default applies.
     pub(super) fn lookup(
         &self,
         name: &str,
@@ -72,7 +72,7 @@ impl Dataset {
         Ok(found)
     }
 
-    /// A property that a user made up; it has no value where nobody has set it.
+    /// A user property; it has no value where it was never set.
     pub fn user_property(&self, name: &str) -> Result<Property, DatasetError> {
         let text = |value: &ZapValue| PropertyValue::Text(string(value));
         let found = self.lookup(name, Inheritance::Inherited)?;
@@ -84,7 +84,7 @@ impl Dataset {
         Ok(Property { name: name.to_owned(), value, source, received })
     }
 
-    /// The names of the user properties in force here.
+    /// The names of the user properties in effect here.
     pub(super) fn user_property_names(&self) -> Result<Vec<String>, DatasetError> {
         let mut names = Vec::new();
         let mut zaps = vec![self.dsl_dataset().properties];

@@ -1,4 +1,4 @@
-//! The properties that a dataset has itself, as send streams tell them (spec 08, section 6.3).
+//! The properties set on a dataset itself, as send streams carry them (spec 08, section 6.3).
 
 use crate::dataset::{Dataset, DatasetError};
 use crate::mos::MosSource;
@@ -7,24 +7,23 @@ use crate::mos::property_values::{Owner, StoredValue};
 use rzfs_zap::ZapValue;
 use std::collections::BTreeSet;
 
-/// Which values of properties count.
+/// Which property values count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnValues {
-    /// Those in force.
+    /// Values in effect.
     InForce,
-    /// Those that a send stream brought, in force or not.
+    /// Received values, in effect or not.
     Received,
 }
 
 impl Dataset {
-    /// Everything that is stored for the properties of its directory.
+    /// Everything stored for the properties of its directory.
     pub fn stored_properties(&self) -> Result<StoredProperties, DatasetError> {
         let Some(zap) = self.dsl_dir().properties else { return Ok(StoredProperties::default()) };
         Ok(StoredProperties::read(self.tree().mos(), zap)?)
     }
 
-    /// The properties whose values are its own, not those of what is above it, as they are stored and
-    /// in that order.
+    /// The properties set here rather than inherited, as stored and in stored order.
     pub fn own_properties(
         &self,
         values: OwnValues,
@@ -38,7 +37,7 @@ impl Dataset {
         let (mut own, mut seen) = (Vec::new(), BTreeSet::new());
         for entry in mos.entries(zap)? {
             let name = entry.key.as_name().and_then(|name| std::str::from_utf8(name).ok());
-            // What is behind a `$` says what the value is, and what is all behind one is of no property.
+            // A `$` starts a qualifier of the value; a name that begins with it is no property.
             let name = name.and_then(|name| name.split('$').next());
             let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
             if !seen.insert(name.to_owned()) {

@@ -1,4 +1,4 @@
-//! A property, and where its value comes from.
+//! A property, and its source.
 
 use rzfs_format::Guid;
 use rzfs_format::property::Values;
@@ -14,7 +14,7 @@ pub enum PropertyValue {
 }
 
 impl PropertyValue {
-    /// The value of what a ZAP has for a property.
+    /// Converts a ZAP value of a property.
     pub(super) fn of_stored(values: Values, stored: &ZapValue) -> Self {
         match stored.first_u64() {
             Some(number) if !values.is_text() => Self::of_number(values, number),
@@ -22,7 +22,7 @@ impl PropertyValue {
         }
     }
 
-    /// The value of a stored number.
+    /// Converts a stored number.
     pub(super) fn of_number(values: Values, number: u64) -> Self {
         values.word(number).map_or(Self::Number(number), |word| Self::Text(word.into_owned()))
     }
@@ -34,7 +34,7 @@ impl PropertyValue {
     }
 }
 
-/// The text of a value of bytes that ends with a NUL.
+/// The text of a NUL-terminated value.
 pub(super) fn string(stored: &ZapValue) -> String {
     let bytes = stored.as_bytes().unwrap_or_default();
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -46,26 +46,26 @@ pub(super) fn string(stored: &ZapValue) -> String {
 pub struct Property {
     /// Its name.
     pub name: String,
-    /// The value in force; `None` where there is none (a user property that nobody set, an
+    /// The value in effect; `None` where there is none (a user property that is not set, an
     /// unlimited count).
     pub value: Option<PropertyValue>,
-    /// Where that comes from.
+    /// Its source.
     pub source: PropertySource,
-    /// The value that a send stream brought, in force or not.
+    /// The value received by a send stream, in effect or not.
     pub received: Option<PropertyValue>,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PropertySource {
-    /// It is computed.
+    /// Computed.
     None,
-    /// Nobody set it.
+    /// Not set.
     Default,
     /// Set on the dataset itself.
     Local,
     /// Set on this ancestor.
     Inherited(String),
-    /// Came with a send stream.
+    /// Received with a send stream.
     Received,
 }

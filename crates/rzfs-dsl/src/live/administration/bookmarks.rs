@@ -1,4 +1,4 @@
-//! Making and removing bookmarks (spec 04, sections 15.2 and 15.4).
+//! Creating and removing bookmarks (spec 04, sections 15.2 and 15.4).
 
 use super::destruction::left_behind;
 use super::place::Place;
@@ -18,7 +18,7 @@ use rzfs_format::{Guid, ObjectId};
 use rzfs_zap::{IntegerSize, NewZap, Normalization, ZapValue};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A bookmark that is to be made of a snapshot or of another bookmark.
+/// A bookmark to create from a snapshot or from another bookmark.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewBookmark {
     /// `pool/file system@snapshot` or `pool/file system#bookmark`.
@@ -34,14 +34,14 @@ fn parts(name: &str) -> Result<(&str, &str), ChangeError> {
         return Err(ChangeError::NameTooLong { name: name.to_owned() });
     }
     let (head, mark) = name.split_once('#').ok_or_else(invalid)?;
-    // The same letters as in names of snapshots.
+    // The same characters as in snapshot names.
     let as_snapshot = format!("{head}@{mark}");
     DatasetName::parse(&as_snapshot).ok_or_else(invalid)?;
     Ok((head, mark))
 }
 
 impl TaskContext<'_> {
-    /// Makes bookmarks: all of them, or none.
+    /// Creates bookmarks: all of them, or none.
     pub(crate) fn create_bookmarks(&mut self, new: &[NewBookmark]) -> Result<(), TaskError> {
         let targets: Vec<String> = new.iter().map(|new| new.name.clone()).collect();
         let mut sources = new.iter().map(|new| new.source.as_str());
@@ -58,7 +58,7 @@ impl TaskContext<'_> {
         for (name, (head, mark)) in targets.iter().zip(made) {
             let (_, short) = parts(name)?;
             if self.bookmark(head, short)?.is_some() {
-                // It was asked for twice.
+                // It was requested twice.
                 continue;
             }
             self.add_bookmark_entry(head, short, &mark)?;
@@ -68,7 +68,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Removes bookmarks: all of them, or none. Those that do not exist are passed over.
+    /// Removes bookmarks: all of them, or none. Missing ones are skipped.
     pub(crate) fn destroy_bookmarks_named(&mut self, names: &[String]) -> Result<(), TaskError> {
         let found = self.check_each(names, |this, name| {
             let (head, short) = parts(name)?;
@@ -80,7 +80,7 @@ impl TaskContext<'_> {
         let mut seen = BTreeSet::new();
         for (place, name, mark) in found.into_iter().flatten() {
             if !seen.insert((place.head, name.clone())) {
-                // It was asked for twice.
+                // It was requested twice.
                 continue;
             }
             self.remove_bookmark_entry(place.head, &name, &mark)?;
@@ -101,7 +101,7 @@ impl TaskContext<'_> {
         zap.map_or_else(|| Ok(Vec::new()), |zap| bookmarks::all(&self.mos, zap))
     }
 
-    /// A bookmark of a head, and its name as it is stored.
+    /// A bookmark of a head, and its stored name.
     pub(super) fn bookmark(
         &self,
         head: ObjectId,
@@ -148,13 +148,13 @@ impl TaskContext<'_> {
         Ok((place.head, mark))
     }
 
-    /// Whether a snapshot is one of a head, or one of what that is a clone of.
+    /// Whether a snapshot belongs to a head or to its chain of origins.
     fn has_before(&self, head: ObjectId, snapshot: ObjectId) -> Result<bool, LiveError> {
         let chain = self.chain(head, None)?;
         Ok(chain.iter().skip(1).any(|(id, _)| *id == snapshot))
     }
 
-    /// Whether the moment of a bookmark of another head is one of a head's own past.
+    /// Whether a bookmark of another head lies in this head's own past.
     fn is_before(
         &mut self,
         head: ObjectId,
@@ -196,7 +196,7 @@ impl TaskContext<'_> {
         Ok(mark)
     }
 
-    /// The sums over a dead list.
+    /// The space sums of a dead list.
     pub(super) fn freed_sums(&self, list: Option<ObjectId>) -> Result<SpaceSums, LiveError> {
         let Some(list) = list else { return Ok(SpaceSums::default()) };
         let sums = deadlist::sums(&self.mos, list)?;
@@ -240,7 +240,7 @@ impl TaskContext<'_> {
         mos.insert(zap, name, ZapValue::new(IntegerSize::Eight, needed))
     }
 
-    /// Takes a bookmark out of a head's.
+    /// Removes a bookmark from a head.
     pub(super) fn remove_bookmark_entry(
         &mut self,
         head: ObjectId,
@@ -265,7 +265,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Takes the key of a bookmark's txg out of the dead lists, if nobody needs it any more.
+    /// Removes the key of a bookmark's txg from the dead lists, if it is no longer needed.
     fn unpin(&mut self, place: &Place, mark: &BookmarkRecord) -> Result<(), TaskError> {
         if !mark.has_sums() || mark.flags & BookmarkRecord::FLAG_SNAPSHOT_EXISTS != 0 {
             return Ok(());

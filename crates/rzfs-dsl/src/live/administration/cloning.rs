@@ -1,4 +1,4 @@
-//! Making clones of snapshots (spec 04, section 11.1).
+//! Cloning snapshots (spec 04, section 11.1).
 
 use super::counts::{Counted, is_counted};
 use super::destruction::Outcome;
@@ -26,27 +26,27 @@ use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zap::ZapValue;
 use std::sync::Arc;
 
-/// A clone that is to be made.
+/// A clone to create.
 #[derive(Clone, Debug)]
 pub struct NewClone {
-    /// The snapshot that it begins as.
+    /// The snapshot to clone.
     pub origin: String,
-    /// Properties that it has of its own, in the form in which they are stored.
+    /// Its own properties, in stored form.
     pub properties: Vec<(String, ZapValue)>,
 }
 
-/// A clone that can be made.
+/// A checked clone.
 struct Plan {
     parent: Place,
     origin: SnapshotPlace,
     snapshot: DslDataset,
     changes: Vec<PropertyChange>,
-    /// The key object of what it is a clone of.
+    /// The key object of its origin.
     key_object: Option<ObjectId>,
 }
 
 impl TaskContext<'_> {
-    /// Makes a file system or volume that begins with what a snapshot has; `key` is that of its
+    /// Creates a file system or volume with the contents of a snapshot; `key` is that of its
     /// blocks.
     pub(crate) fn clone_snapshot(
         &mut self,
@@ -57,7 +57,7 @@ impl TaskContext<'_> {
         self.clone_below(check_new_name(name)?, new, key)
     }
 
-    /// The same of a name that is known to be possible, in its parts.
+    /// The same for a valid name, split into its parts.
     pub(super) fn clone_below(
         &mut self,
         (parent, last): (&str, &str),
@@ -76,7 +76,7 @@ impl TaskContext<'_> {
         if is_counted(last) {
             self.add_to_counts(Some(parent.dir), Counted::FileSystems, 1)?;
         }
-        // How names are looked up it has from its origin.
+        // Name lookup is inherited from its origin.
         let names = NameLookup::CaseSensitive;
         let head = self.maker().create_head(dir, Some(origin.id), names)?;
         self.copy_features(origin.id, head)?;
@@ -94,7 +94,7 @@ impl TaskContext<'_> {
         let pipeline = mos.objset().pipeline();
         let objset = Objset::open(pipeline, ObjsetId(head.get()), &snapshot.root, key);
         let contents = Generation::open(objset.map_err(LiveError::from)?);
-        // The intent log is not its own: it is written without one in this txg.
+        // The intent log belongs to the origin: the clone is written without one in this txg.
         contents.objset().set_log_header(mos.tx(), ZilHeader::default());
         let policy = policy_of_dir(&mos, &mut self.state.dirs, dir, self.pool.has_lz4)?;
         self.pool.heads.insert(LiveDataset::new((name, head), contents, policy));

@@ -1,8 +1,8 @@
 //! Numbers of datasets below a directory, for the properties `filesystem_limit` and
 //! `snapshot_limit` (spec 04, section 12.6).
 //!
-//! The counts of a directory exist from the first limit on that was set on it or above it. Whoever
-//! counts goes up as long as there are counts.
+//! A directory has counts from the first limit that was set on it or above it. Updates go up as
+//! long as there are counts.
 
 use super::{TaskContext, TaskError};
 use crate::dataset::limits::MAX_DEPTH;
@@ -41,7 +41,7 @@ struct Counting {
     counted: Vec<(ObjectId, [u64; 2])>,
 }
 
-/// Whether a directory with this name is counted: not the pool's own ones, nor what is being received.
+/// Whether a directory with this name is counted: internal ones and receives in progress are not.
 pub(super) fn is_counted(name: &str) -> bool {
     !name.starts_with(['$', '%'])
 }
@@ -60,8 +60,8 @@ impl TaskContext<'_> {
         self.mos.set(dir, what.field(), count)
     }
 
-    /// Counts more or less from a directory upwards. What is being received into a file system that
-    /// is there counts for nothing: [`is_counted`].
+    /// Adjusts the counts from a directory upwards. A receive into an existing file system does not
+    /// count: [`is_counted`].
     pub(super) fn add_to_counts(
         &mut self,
         from: Option<ObjectId>,
@@ -78,7 +78,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Makes sure that the counts from a directory upwards can be read, which is to be changed.
+    /// Checks that the counts from a directory upwards can be read, before they are changed.
     pub(super) fn check_counts(&mut self, from: ObjectId) -> Result<(), LiveError> {
         let mut level = Some(from);
         for _ in 0..MAX_DEPTH {
@@ -92,7 +92,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Makes sure that what is below a directory can be counted.
+    /// Checks that what is below a directory can be counted.
     pub(super) fn check_counting(&mut self, dir: ObjectId) -> Result<(), LiveError> {
         self.count_below(dir, &mut Counting::default(), 0).map(drop)
     }
@@ -122,8 +122,8 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// The numbers of file systems and snapshots; directories that have counts are not looked
-    /// into, the others are among those counted with theirs, each once, whatever names it has.
+    /// The numbers of file systems and snapshots below a directory. Directories with counts
+    /// contribute those and are not descended into; each is counted once, whatever names it has.
     fn count_below(
         &mut self,
         dir: ObjectId,

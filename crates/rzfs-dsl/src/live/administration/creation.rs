@@ -1,4 +1,4 @@
-//! Making datasets (spec 04, section 6).
+//! Creating datasets (spec 04, section 6).
 
 use super::counts::{Counted, is_counted};
 use super::place::{Place, check_new_name};
@@ -17,19 +17,19 @@ use rzfs_zap::ZapValue;
 use std::fmt;
 use std::sync::Arc;
 
-/// A dataset that is to be made.
+/// A dataset to create.
 #[derive(Clone)]
 pub struct NewDataset {
     /// What it holds.
     pub contents: Arc<dyn NewContents + Send + Sync>,
-    /// Properties that it has of its own, in the form in which they are stored.
+    /// Its own properties, in stored form.
     pub properties: Vec<(String, ZapValue)>,
     /// How it is encrypted.
     pub encryption: NewEncryption,
 }
 
 impl NewDataset {
-    /// A dataset that is encrypted as the one above it is.
+    /// A dataset with the encryption of its parent.
     #[must_use]
     pub fn new(
         contents: Arc<dyn NewContents + Send + Sync>,
@@ -38,7 +38,7 @@ impl NewDataset {
         Self { contents, properties, encryption: NewEncryption::default() }
     }
 
-    /// The same, encrypted in this way.
+    /// The same, with this encryption.
     #[must_use]
     pub fn encrypted(self, encryption: NewEncryption) -> Self {
         Self { encryption, ..self }
@@ -60,7 +60,7 @@ impl TaskContext<'_> {
         self.create_below(check_new_name(name)?, new)
     }
 
-    /// The same of a name that is known to be possible, in its parts.
+    /// The same for a valid name, split into its parts.
     pub(super) fn create_below(
         &mut self,
         (parent_name, last): (&str, &str),
@@ -118,8 +118,8 @@ impl TaskContext<'_> {
         Ok(self.pool.heads.insert(live))
     }
 
-    /// Makes sure that everything around a new clone of `origin` in `parent` can be read that it
-    /// follows, or is entered in.
+    /// Checks that everything around a new clone of `origin` in `parent` that it refers to, or is
+    /// entered in, can be read.
     pub(super) fn check_around_new(
         &mut self,
         parent: ObjectId,

@@ -30,21 +30,21 @@ use rzfs_format::property::PoolProperty;
 use rzfs_format::{BlockPointer, FormatError, ObjectId, ObjsetId, Txg};
 use std::cell::RefCell;
 
-/// Blocks that are put on a list together.
+/// Blocks put on a list together.
 const BATCH: usize = 4096;
 
 /// The field of a dataset's object with the blocks that moved with a removed vdev.
 pub(super) const REMAPPED: &str = "com.delphix:remap_deadlist";
 
-/// What came of looking at a dataset that is to be destroyed or rolled back.
+/// The outcome of examining a dataset that is to be destroyed or rolled back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Done,
-    /// It was written in this very txg, or it was closed.
+    /// It was written or closed in this txg: try again later.
     Later,
 }
 
-/// Says that something of a destroyed dataset, or about it, stays because it is damaged.
+/// Logs that part of a destroyed dataset is leaked because it is damaged.
 pub(super) fn left_behind(error: &LiveError) {
     tracing::warn!(%error, "a destroyed dataset leaves something behind");
 }
@@ -61,7 +61,7 @@ impl TaskContext<'_> {
         self.destroy_place(&place)
     }
 
-    /// Destroys a head that was found.
+    /// Destroys a head at a known place.
     pub(super) fn destroy_place(&mut self, place: &Place) -> Result<Outcome, TaskError> {
         let (dir, head) = self.check(|this| this.check_destruction(place))?;
         self.require_space(SpaceTier::Frees)?;
@@ -77,7 +77,7 @@ impl TaskContext<'_> {
         Ok(Outcome::Done)
     }
 
-    /// Destroys a head that nobody has open, and whose intent log is freed.
+    /// Destroys a head that is not open, and whose intent log is freed.
     pub(super) fn destroy_retired(
         &mut self,
         place: &Place,
@@ -125,7 +125,7 @@ impl TaskContext<'_> {
         Ok((dir, head))
     }
 
-    /// Refuses what would have to change the list of blocks that moved with a removed vdev.
+    /// Refuses a change to the list of blocks that moved with a removed vdev.
     pub(super) fn refuse_remap_deadlist(
         &mut self,
         name: &str,
@@ -139,7 +139,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Gives back what the head reserves beyond what it has.
+    /// Returns the part of the head's reservation that is not used.
     fn leave_refreservation(&mut self, place: &Place, dir: &DslDir) -> Result<(), TaskError> {
         let old = self
             .own_number(place.dir, DatasetProperty::RefReservation)
@@ -166,7 +166,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Takes a clone out of its origin and of the directory of that.
+    /// Removes a clone from its origin and from the origin's directory.
     fn leave_origin(
         &mut self,
         place: &Place,
@@ -189,7 +189,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// The table of the clones of all snapshots of a directory, of which `origin` is one.
+    /// The table of the clones of all snapshots of a directory that contains `origin`.
     pub(super) fn clones_of(&mut self, origin: ObjectId) -> Result<Option<ObjectId>, LiveError> {
         let dir = self.dataset(origin)?.dir;
         Ok(self.dir(dir)?.clones)
@@ -213,7 +213,7 @@ impl TaskContext<'_> {
         Ok(blocks.iter().try_for_each(|pointer| self.free(pointer))?)
     }
 
-    /// Frees the blocks that only the dataset has, or has them freed in the background.
+    /// Frees the blocks unique to the dataset, or queues them for the background.
     fn free_contents(&mut self, place: &Place, head: &DslDataset) -> Result<(), TaskError> {
         let birth = head.previous_snapshot_txg;
         let id = (place.name.as_str(), place.head);
@@ -232,9 +232,9 @@ impl TaskContext<'_> {
         self.free_tree(place.dir, (head.root, birth), sums)
     }
 
-    /// Frees the blocks of a directory that are below a root and were born after a txg; or, where there
-    /// is a background or files may share blocks, has them freed from the next txg on, and `sums` charged
-    /// to what is freed there.
+    /// Frees the blocks of a directory that are below a root and were born after a txg. Where there
+    /// is a background, or files may share blocks, queues them for the next txg, charging `sums` to
+    /// what is freed there.
     pub(super) fn free_tree(
         &mut self,
         dir: ObjectId,
@@ -260,8 +260,8 @@ impl TaskContext<'_> {
         Ok(added.unless_damaged(left_behind).map(drop)?)
     }
 
-    /// The list for blocks that are not freed before the next txg, as transactions that are open may let
-    /// files share them; `None`: they may be freed at once.
+    /// The list for blocks that must not be freed before the next txg, as open transactions may
+    /// share them between files; `None`: they may be freed at once.
     pub(super) fn list_of_next_txg(&mut self) -> Option<ObjectId> {
         let is_shared = self.state.features.is_enabled(Feature::BlockCloning);
         if is_shared { self.state.frees.background() } else { None }
@@ -288,7 +288,7 @@ impl TaskContext<'_> {
         append(&mut waiting.into_inner())
     }
 
-    /// Charges the directory of what is to be freed instead of a dataset's own.
+    /// Charges the directory of pending frees instead of a dataset's own.
     pub(super) fn hand_to_freer(
         &mut self,
         dir: ObjectId,
@@ -325,8 +325,8 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Frees the object of a dataset or directory, unless that is damaged: it may have been said to be
-    /// one of its own tables.
+    /// Frees the object of a dataset or directory, unless it is damaged: a damaged pool may claim
+    /// that it is one of its own tables.
     pub(super) fn destroy_extended(&mut self, id: ObjectId) -> Result<(), TaskError> {
         if is_extended(&self.mos, id).unless_damaged(left_behind)? == Some(true) {
             self.state.features.add(&self.mos, Feature::ExtensibleDataset, -1)?;
@@ -352,7 +352,7 @@ impl TaskContext<'_> {
         Ok(self.state.features.add(&mos, Feature::Bookmarks, -1)?)
     }
 
-    /// Frees the list of what a redacted send may contain, of a bookmark that goes.
+    /// Frees the redaction list of a bookmark that is removed.
     pub(super) fn free_redaction(&mut self, mark: &BookmarkRecord) -> Result<(), TaskError> {
         let mos = self.mos;
         let Some(list) = mark.redaction else { return Ok(()) };
@@ -408,7 +408,7 @@ impl TaskContext<'_> {
         self.destroy_extended(place.dir)
     }
 
-    /// The snapshot of nothing, of which all new datasets are clones; `None` in old pools.
+    /// The empty snapshot that is the origin of all new datasets; `None` in old pools.
     pub(super) fn empty_origin(&mut self) -> Result<Option<ObjectId>, TaskError> {
         let root = self.root_dir()?;
         let Some(dir) = self.child_dir(root, "$ORIGIN")? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Making encrypted datasets, and changing the keys of encryption roots (spec 04, sections 19.4,
+//! Creating encrypted datasets, and changing the keys of encryption roots (spec 04, sections 19.4,
 //! 19.5 and 19.14).
 
 use super::place::Place;
@@ -21,16 +21,16 @@ const KEY_LOCATION: &str = DatasetProperty::KeyLocation.name();
 /// How a new dataset is encrypted.
 #[derive(Clone, Default, Debug)]
 pub struct NewEncryption {
-    /// With which cipher, if at all.
+    /// The cipher, if any.
     pub suite: SuiteChoice,
-    /// Its own key, which makes it an encryption root; else it has that of the dataset above.
+    /// Its own key, which makes it an encryption root; else it inherits its parent's key.
     pub root: Option<NewRoot>,
 }
 
 /// The property `encryption` of a new dataset.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SuiteChoice {
-    /// That of the dataset above.
+    /// That of the parent.
     #[default]
     Inherited,
     /// None.
@@ -48,12 +48,12 @@ pub struct NewRoot {
     pub location: String,
 }
 
-/// What becomes of the key of a dataset.
+/// A change of a dataset's key.
 #[derive(Clone, Debug)]
 pub enum KeyChange {
-    /// It has a key of its own, and is an encryption root.
+    /// Sets its own key, which makes it an encryption root.
     New(NewRoot),
-    /// It has the key of the dataset above.
+    /// Inherits the key of the parent.
     Inherit,
 }
 
@@ -67,7 +67,7 @@ impl NewRoot {
 }
 
 impl NewEncryption {
-    /// The keys of a dataset with nothing above it; `None` if it is not to be encrypted.
+    /// The keys of a root dataset; `None` if it is not to be encrypted.
     pub(crate) fn of_root(
         &self,
         guid: rzfs_format::Guid,
@@ -86,7 +86,7 @@ impl NewEncryption {
 
 /// Key objects that get another root or another key.
 struct Rewrapping {
-    /// The root that they have so far.
+    /// Their current root.
     old: ObjectId,
     new: ObjectId,
     new_key: RootKey,
@@ -139,7 +139,7 @@ impl TaskContext<'_> {
         Ok(Some(NewKeys { key: Arc::new(key), guid, root_key, root }))
     }
 
-    /// Notes where the key of a new encryption root is.
+    /// Stores the key location of a new encryption root.
     pub(super) fn set_key_location(
         &mut self,
         place: &Place,
@@ -161,7 +161,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Checks where the key of a dataset is to be; only encryption roots have one.
+    /// Checks the key location of a dataset; only encryption roots have one.
     pub(super) fn check_key_location(
         &mut self,
         place: &Place,
@@ -180,7 +180,7 @@ impl TaskContext<'_> {
         }
     }
 
-    /// Checks that a directory may go to another parent as far as its key goes.
+    /// Checks that the key of a directory allows a move to another parent.
     pub(super) fn check_key_of_moved(
         &mut self,
         name: &str,
@@ -271,8 +271,8 @@ impl TaskContext<'_> {
         Ok((place, Rewrapping { old, new, new_key, found }))
     }
 
-    /// The key objects of a directory and of those below it, as far down as they have their key from
-    /// one encryption root. Those below clones belong to it, wherever the clones are.
+    /// The key objects of a directory and of its descendants, as far down as they share one
+    /// encryption root. Descendants of clones belong to it, wherever the clones are.
     pub(super) fn keys_below(
         &mut self,
         dir: ObjectId,
@@ -298,7 +298,7 @@ impl TaskContext<'_> {
         Ok(keys)
     }
 
-    /// Has the property that says where the key is be another directory's.
+    /// Moves the key location property to another directory.
     pub(super) fn move_key_location(&mut self, from: &Place, to: &Place) -> Result<(), TaskError> {
         let Some(zap) = self.dir(from.dir)?.properties else { return Ok(()) };
         let location = self.mos.lookup(zap, KEY_LOCATION)?;
@@ -307,13 +307,13 @@ impl TaskContext<'_> {
         self.set_key_location(from, None)
     }
 
-    /// Whether a directory is a clone of a snapshot that a user made.
+    /// Whether a directory is a clone of a user's snapshot.
     fn is_clone(&mut self, dir: ObjectId) -> Result<bool, TaskError> {
         let origin = self.dir(dir)?.origin;
         Ok(origin.is_some() && origin != self.empty_origin()?)
     }
 
-    /// Ends the use of keys by a directory that is destroyed.
+    /// Drops the keys of a directory that is destroyed.
     pub(super) fn leave_key(&mut self, dir: ObjectId) -> Result<(), TaskError> {
         self.pool.keyring.forget_root(dir);
         if let Some(key) = key_object::of_dir(&self.mos, dir)? {

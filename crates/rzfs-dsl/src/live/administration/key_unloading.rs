@@ -1,11 +1,11 @@
-//! Forgetting the key of an encryption root.
+//! Unloading the key of an encryption root.
 
 use crate::dataset::{Dataset, KeyStatus};
 use crate::live::change_error::{ChangeError, EncryptionProblem};
 use crate::live::datasets::heads::{Heads, SYNCS_TO_CLOSE};
 
-/// Forgets the key of an encryption root, once nothing that was encrypted with it is in use; `sync`
-/// has the changes so far written.
+/// Unloads the key of an encryption root once nothing encrypted with it is in use; `sync` writes
+/// the changes so far.
 pub(crate) fn unload_key(
     root: &Dataset,
     heads: &Heads,

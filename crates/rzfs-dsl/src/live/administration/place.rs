@@ -1,4 +1,4 @@
-//! Finding datasets by name, as the syncing txg has them.
+//! Finding datasets by name in the state of the syncing txg.
 
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
@@ -13,7 +13,7 @@ use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::objset::ObjsetType;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
 
-/// `/` in a name are fewer than this (`zfs_max_dataset_nesting`).
+/// Maximum number of `/` in a name, exclusive (`zfs_max_dataset_nesting`).
 pub(super) const MAX_NESTING: usize = 50;
 
 /// A head with its directory.
@@ -24,7 +24,7 @@ pub(super) struct Place {
     pub(super) head: ObjectId,
 }
 
-/// Refuses the name of what administrators do not know of, such as what is being received.
+/// Refuses names that are hidden from administrators, such as receives in progress.
 pub(super) fn refuse_hidden(name: &str) -> Result<(), ChangeError> {
     match name.contains('%') {
         true => Err(ChangeError::InvalidName { name: name.to_owned() }),
@@ -32,7 +32,7 @@ pub(super) fn refuse_hidden(name: &str) -> Result<(), ChangeError> {
     }
 }
 
-/// Checks the name of a dataset that is to be; tells what is above it, and its last component.
+/// Checks the name of a new dataset; returns its parent and its last component.
 pub(super) fn check_new_name(name: &str) -> Result<(&str, &str), ChangeError> {
     let too_long = || ChangeError::NameTooLong { name: name.to_owned() };
     let invalid = || ChangeError::InvalidName { name: name.to_owned() };
@@ -56,17 +56,17 @@ impl TaskContext<'_> {
         self.mos.required_object("root_dataset")
     }
 
-    /// A directory as it is now.
+    /// The current record of a directory.
     pub(super) fn dir(&mut self, id: ObjectId) -> Result<DslDir, LiveError> {
         self.state.dirs.get(&self.mos, id).cloned()
     }
 
-    /// A head or snapshot as it is now.
+    /// The current record of a head or snapshot.
     pub(super) fn dataset(&self, id: ObjectId) -> Result<DslDataset, LiveError> {
         self.mos.record(id)
     }
 
-    /// The number in force of a property of one directory that is not inherited.
+    /// The effective number of a property of one directory, not inherited.
     pub(super) fn own_number(
         &mut self,
         dir: ObjectId,
@@ -137,8 +137,8 @@ impl TaskContext<'_> {
         Ok(self.find(name)?.ok_or_else(not_found)?)
     }
 
-    /// The file system in which `name` is to be made; for what is being received also the volume that is
-    /// to have it, below which it is for that time.
+    /// The file system in which `name` is to be created; for a receive also the target volume,
+    /// below which it is kept meanwhile.
     pub(super) fn parent_of_new(&mut self, name: &str, parent: &str) -> Result<Place, TaskError> {
         let no_parent = || ChangeError::NoParent { name: name.to_owned() };
         let parent = self.find(parent)?.ok_or_else(no_parent)?;
@@ -150,7 +150,7 @@ impl TaskContext<'_> {
         }
     }
 
-    /// What a head holds.
+    /// The type of a head's objset.
     pub(super) fn objset_type(&self, head: ObjectId) -> Result<ObjsetType, LiveError> {
         let open = self.pool.heads.get(head);
         if let Some(open) = open {
@@ -162,7 +162,7 @@ impl TaskContext<'_> {
         Ok(objset.objset_type())
     }
 
-    /// The names and directories right below, also those that no user sees.
+    /// The names and directories of the children, including hidden ones.
     pub(super) fn children(&mut self, dir: ObjectId) -> Result<Vec<(String, ObjectId)>, LiveError> {
         let children = self.dir(dir)?.children;
         names::all(&self.mos, children)

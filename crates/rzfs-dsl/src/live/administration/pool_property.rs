@@ -14,22 +14,22 @@ use rzfs_format::property::{PoolProperty, PoolStorage};
 use rzfs_metaslab::allocator::Autotrim;
 use rzfs_zap::ZapValue;
 
-/// Most bytes of a comment.
+/// Maximum length of a comment in bytes.
 const MAX_COMMENT: usize = 32;
-/// Most bytes of the value of a user property, and of a list of compatibility files.
+/// Maximum length of a user property's value or a list of compatibility files, in bytes.
 const MAX_VALUE: usize = 8191;
 const MAX_NAME: usize = 255;
 
-/// A property of pools that can be set.
+/// A settable pool property.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Settable {
-    /// One that a user made up; an empty text is not kept.
+    /// A user property; an empty text is not stored.
     User,
     /// A number.
     Number(PoolProperty),
     /// The number of a dataset, given by name.
     Dataset(PoolProperty),
-    /// A text that labels have.
+    /// A text that is also in the labels.
     LabelText(PoolProperty),
 }
 
@@ -86,7 +86,7 @@ impl TaskContext<'_> {
         Ok(self.log(&Event::Internal { operation, text, dataset: None })?)
     }
 
-    /// Sets a number, and has the pool act on it; answers how the history has it.
+    /// Sets a number and applies it to the pool; returns its form in the history.
     fn set_pool_number(
         &mut self,
         property: PoolProperty,
@@ -116,11 +116,11 @@ impl TaskContext<'_> {
             }
             _ => {}
         }
-        // OpenZFS shows all numbers as signed ones.
+        // OpenZFS shows all numbers as signed.
         Ok(number.cast_signed().to_string())
     }
 
-    /// Sets a text that labels have.
+    /// Sets a text that is also in the labels.
     fn set_label_text(
         &mut self,
         property: PoolProperty,
@@ -171,7 +171,7 @@ fn property_text(property: &str, value: &ZapValue, most: usize) -> Result<String
     }
 }
 
-/// An empty text is none.
+/// `None` for an empty text.
 fn given(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }

@@ -1,10 +1,10 @@
-//! Promoting clones: a clone and what it is a clone of change places (spec 04, section 11.2).
+//! Promoting clones: a clone and its origin change places (spec 04, section 11.2).
 //!
 //! ```text
 //!  s1 ── O ── s3 ── head               s1 ── O ── c1 ── clone
 //!        └─── c1 ── clone      ──>           └─── s3 ── head
 //! ```
-//! What belonged to the head's directory up to `O` belongs to the clone's.
+//! What belonged to the head's directory up to `O` then belongs to the clone's.
 
 use super::counts::Counted;
 use super::place::{Place, refuse_hidden};
@@ -31,24 +31,23 @@ type Member = (ObjectId, DslDataset);
 struct Promotion {
     clone: Place,
     clone_dir: DslDir,
-    /// What it is a clone of.
+    /// Its origin.
     origin: Place,
     origin_dir: DslDir,
-    /// The snapshots that change hands, from the youngest, which is the origin, to the oldest; with
-    /// their names.
+    /// The snapshots that change owner, youngest (the origin) to oldest, with their names.
     shared: Vec<(String, Member)>,
-    /// The clone and its own snapshots, the youngest first.
+    /// The clone and its own snapshots, youngest first.
     of_clone: Vec<Member>,
-    /// The heads of the other clones of what changes hands.
+    /// The heads of the other clones of these snapshots.
     moved_clones: Vec<ObjectId>,
-    /// The space of everything that changes hands.
+    /// The space of everything that changes owner.
     moved: SpaceDelta,
-    /// What only the origin has from now on.
+    /// The new unique bytes of the origin.
     unique: u64,
-    /// What is charged to snapshots of the two directories from now on.
+    /// The new charge to the snapshots of the two directories.
     clone_snapshots: u64,
     origin_snapshots: u64,
-    /// The key objects whose encryption root gives its place up.
+    /// The key objects whose encryption root is replaced.
     keys_of_root: BTreeSet<ObjectId>,
 }
 
@@ -141,8 +140,8 @@ impl TaskContext<'_> {
         })
     }
 
-    /// A dataset and those before it, up to one that is not among them. All but the first are
-    /// snapshots, each older than the one that follows it.
+    /// A dataset and its predecessors, up to one that is not in the set. All but the first are
+    /// snapshots, each older than its successor.
     pub(super) fn chain(
         &self,
         from: ObjectId,
@@ -180,8 +179,8 @@ impl TaskContext<'_> {
         named.collect()
     }
 
-    /// Refuses when snapshots or bookmarks would have a name that the clone's own have, or one that
-    /// is too long.
+    /// Refuses when snapshots or bookmarks would collide with names of the clone's own, or get too
+    /// long a name.
     fn check_names(
         &mut self,
         (clone, origin): (&Place, &Place),
@@ -211,7 +210,7 @@ impl TaskContext<'_> {
         Err(ChangeError::ConflictingSnapshots { name: clone.name.clone(), conflicts }.into())
     }
 
-    /// The space of everything up to the origin, and what of it only the origin has.
+    /// The space of everything up to the origin, and the part unique to the origin.
     fn moved_space(
         &mut self,
         origin_dir: &DslDir,
@@ -262,8 +261,8 @@ impl TaskContext<'_> {
         Ok(bytes)
     }
 
-    /// Refuses when the two would not have the same encryption root any more, unless it is the one
-    /// that gives its place up: then its key objects are returned.
+    /// Refuses when the two would no longer share an encryption root, unless the root is the one
+    /// replaced: then its key objects are returned.
     fn check_keys(
         &mut self,
         clone: &Place,
@@ -295,8 +294,8 @@ impl TaskContext<'_> {
         Err(ChangeError::OtherEncryptionRoot { name: clone.name.clone() }.into())
     }
 
-    /// Checks that what comes to the clone fits into the quotas that hold there and not for the
-    /// origin, and into what is left where the origin does not have it any more.
+    /// Checks that what moves to the clone fits into the quotas that apply there and not to the
+    /// origin, and into the space that remains where the origin no longer has it.
     fn check_room_for(
         &mut self,
         origin: &Place,
@@ -316,7 +315,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Has the clone be the encryption root if what it was a clone of is.
+    /// Makes the clone the encryption root if its origin was.
     fn hand_root_over(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
         let Promotion { clone, origin, keys_of_root, .. } = promotion;
         if keys_of_root.is_empty() {
@@ -334,8 +333,8 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Has the clone's oldest snapshot, or the clone itself, follow the origin, and what followed so
-    /// far be a branch.
+    /// Makes the clone's oldest snapshot, or the clone itself, the successor of the origin, and the
+    /// former successor a branch.
     fn exchange_places(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
         let mos = self.mos;
         let Some((_, (id, origin))) = promotion.shared.first() else { return Ok(()) };
@@ -356,8 +355,7 @@ impl TaskContext<'_> {
         Ok(dirs.change(&mos, promotion.origin.dir, |dir| dir.origin = Some(*id))?)
     }
 
-    /// The heads of the clones of snapshots that change hands; the one that gives its place up is
-    /// not among them.
+    /// The heads of the clones of snapshots that change owner, except the replaced one.
     fn moved_clones(
         &mut self,
         origin: &Place,
@@ -375,7 +373,7 @@ impl TaskContext<'_> {
         Ok(moved)
     }
 
-    /// Enters the two, and the clones of what changes hands, where they are clones of from now on.
+    /// Updates the clone tables for the two heads and the clones of what changes owner.
     fn exchange_clones(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
         let Promotion { clone, origin, origin_dir, moved_clones, .. } = promotion;
         if !self.state.features.has_deadlists() {
@@ -413,7 +411,7 @@ impl TaskContext<'_> {
         mos.set(clones, &number_key(clone.get()), clone.get())
     }
 
-    /// Gives the clone what the error log says of what it has taken over (spec 01, section 7.3).
+    /// Moves the error log entries of what the clone takes over (spec 01, section 7.3).
     fn move_errors(&mut self, promotion: &Promotion) -> Result<(), LiveError> {
         let Promotion { clone, origin, shared, .. } = promotion;
         let Some((_, (_, snapshot))) = shared.first() else { return Ok(()) };
@@ -421,8 +419,8 @@ impl TaskContext<'_> {
         error_log::hand_over(&self.mos, &self.state.features, heads, snapshot.creation_txg)
     }
 
-    /// Gives the clone the bookmarks of what it has taken over; those of the origin, its own too, say what
-    /// is freed before another snapshot from now on (spec 04, section 15.4).
+    /// Moves the bookmarks of what the clone takes over; those of the origin, its own included, now
+    /// account frees before another snapshot (spec 04, section 15.4).
     fn move_bookmarks(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
         let Promotion { clone, origin, shared, of_clone, .. } = promotion;
         let Some((_, (_, snapshot))) = shared.first() else { return Ok(()) };
@@ -437,7 +435,7 @@ impl TaskContext<'_> {
         Ok(self.tell_bookmarks(clone.head, snapshot, freed)?)
     }
 
-    /// Gives the clone the snapshots of what it was a clone of.
+    /// Moves the origin's snapshots to the clone.
     fn move_snapshots(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
         let Promotion { clone, origin, shared, .. } = promotion;
         let mos = self.mos;
@@ -457,7 +455,7 @@ impl TaskContext<'_> {
         Ok(self.note_change(clone.dir)?)
     }
 
-    /// Charges the clone for what it has taken over.
+    /// Charges the clone for what it takes over.
     fn exchange_space(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
         let Promotion { clone, clone_dir, origin, origin_dir, moved, .. } = promotion;
         let of_snapshots =
@@ -475,7 +473,7 @@ impl TaskContext<'_> {
     }
 }
 
-/// Whether a head or snapshot can be what follows a snapshot.
+/// Whether a head or snapshot can be the successor of a snapshot.
 fn follows(later: &DslDataset, snapshot: &DslDataset) -> bool {
     !later.is_snapshot() || snapshot.creation_txg < later.creation_txg
 }

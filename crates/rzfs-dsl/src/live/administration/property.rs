@@ -22,25 +22,25 @@ use rzfs_format::objset::ObjsetType;
 use rzfs_format::property::DefaultValue;
 use rzfs_zap::ZapValue;
 
-/// The version in which values that were received are kept apart.
+/// The version that stores received values separately.
 const RECEIVED_VERSION: u64 = 22;
-/// The version in which snapshots have properties.
+/// The first version with snapshot properties.
 const SNAPSHOT_PROPERTIES_VERSION: u64 = 12;
 
-/// Most bytes of the name of a property that a stream brings: with what it is stored under there is room
-/// in a ZAP.
+/// Maximum length of a received property's name in bytes: with the suffix it is stored under, it
+/// still fits in a ZAP.
 const MAX_RECEIVED_NAME: usize = 247;
 
-/// What becomes of a property that loses its own value.
+/// What happens when a property loses its own value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inherit {
-    /// It has the value of the dataset above, or its default.
+    /// It gets the parent's value, or its default.
     Parent,
-    /// It has the value that a send stream brought, if one did.
+    /// It gets the received value, if there is one.
     Received,
 }
 
-/// A change of one property whose form has been checked.
+/// A change of one property, syntactically checked.
 #[derive(Clone, Debug)]
 pub(crate) struct PropertyChange {
     pub(super) name: String,
@@ -49,7 +49,7 @@ pub(crate) struct PropertyChange {
     inherit: Inherit,
 }
 
-/// Which of the properties that count space a change is one of.
+/// The space limits that a change may affect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Limit {
     Quota,
@@ -67,7 +67,7 @@ impl PropertyChange {
         Ok(Self { name: name.to_owned(), known, value, inherit: Inherit::Parent })
     }
 
-    /// A value that a stream brings.
+    /// A received value.
     pub(super) fn received(
         kind: DatasetKind,
         name: &str,
@@ -77,7 +77,7 @@ impl PropertyChange {
         Self::set(kind, name, value)
     }
 
-    /// Checks that a dataset of this kind can have a property of this name from a stream.
+    /// Checks that a dataset of this kind can receive a property of this name.
     pub(super) fn check_received_name(kind: DatasetKind, name: &str) -> Result<(), ChangeError> {
         match name.len() <= MAX_RECEIVED_NAME {
             true => property_rules::known(kind, name).map(drop),
@@ -98,7 +98,7 @@ impl PropertyChange {
         Ok(change)
     }
 
-    /// Properties that a dataset of this kind is to have.
+    /// Properties for a new dataset of this kind.
     pub(super) fn of_new(
         kind: DatasetKind,
         properties: &[(String, ZapValue)],
@@ -106,8 +106,8 @@ impl PropertyChange {
         properties.iter().map(|(name, value)| Self::set(kind, name, value)).collect()
     }
 
-    /// Refuses properties that the root file system of a new pool can never have, `room` being
-    /// the most that the pool can have for datasets. Nothing of it has to be there for that.
+    /// Refuses properties that the root file system of a new pool can never have; `room` is the
+    /// most that the pool can have for datasets. The space need not exist yet.
     pub(crate) fn check_of_root(
         properties: &[(String, ZapValue)],
         room: u64,
@@ -115,8 +115,7 @@ impl PropertyChange {
         Self::check_limits(&Self::of_new(DatasetKind::FileSystem, properties)?, room)
     }
 
-    /// Refuses reservations that a new dataset cannot have together with its quotas, where there are
-    /// `room` bytes for it.
+    /// Refuses reservations of a new dataset that contradict its quotas or exceed `room` bytes.
     pub(super) fn check_limits(changes: &[Self], room: u64) -> Result<(), ChangeError> {
         let quota = |limit| {
             let set = changes.iter().rfind(|change| change.limit() == Some(limit));
@@ -160,8 +159,8 @@ impl PropertyChange {
         }
     }
 
-    /// The number under the property's own name if the real one would mean nothing to old
-    /// software.
+    /// The number stored under the property's own name when old software would not understand the
+    /// real one.
     fn substitute(&self) -> Option<u64> {
         match self.known {
             Known::User => None,
@@ -173,7 +172,7 @@ impl PropertyChange {
         self.value.as_ref().and_then(ZapValue::first_u64)
     }
 
-    /// Checks that the pool has what the value needs.
+    /// Checks that the pool has the features that the value needs.
     fn check_features(&self, context: &TaskContext<'_>) -> Result<(), ChangeError> {
         let feature = match self.known {
             Known::User => None,
@@ -196,7 +195,7 @@ impl TaskContext<'_> {
         self.change_properties(name, |kind| PropertyChange::of_new(kind, properties))
     }
 
-    /// Takes a property's own value away.
+    /// Removes a property's own value.
     pub(crate) fn inherit_property(
         &mut self,
         name: &str,
@@ -252,7 +251,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Checks changes that are to be made together.
+    /// Checks a set of changes made together.
     fn check_changes(
         &mut self,
         place: &Place,
@@ -269,7 +268,7 @@ impl TaskContext<'_> {
         Ok(properties.map_or(Ok(()), |zap| self.mos.check_zap(zap))?)
     }
 
-    /// Checks a property that a new dataset below `parent` is to have.
+    /// Checks a property of a new dataset below `parent`.
     pub(super) fn check_new_value(
         &mut self,
         parent: ObjectId,
@@ -286,7 +285,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Checks a change of a property of a dataset that exists; `together`: what changes with it.
+    /// Checks a change of a property of an existing dataset; `together`: the changes made with it.
     pub(super) fn check_value(
         &mut self,
         place: &Place,
@@ -355,7 +354,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Makes sure that what a directory inherits can be read when it loses its own value.
+    /// Checks that the inherited value can be read when a directory loses its own.
     fn check_inherited(&mut self, dir: ObjectId, change: &PropertyChange) -> Result<(), TaskError> {
         let parent = self.dir(dir)?.parent.filter(|_| change.value.is_none());
         let Some(parent) = parent else { return Ok(()) };
@@ -364,7 +363,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Makes a change that was checked, with what follows from it.
+    /// Applies a checked change and its consequences.
     pub(super) fn change_property(
         &mut self,
         place: &Place,
@@ -400,7 +399,7 @@ impl TaskContext<'_> {
         self.log_change(place, change)
     }
 
-    /// Charges a directory for what its head reserves beyond what it has.
+    /// Charges a directory for the unused part of its head's reservation.
     pub(super) fn charge_refreservation(
         &mut self,
         place: &Place,
@@ -497,7 +496,7 @@ impl TaskContext<'_> {
         self.store_snapshot_properties(name, (id, phys), &place, &changes)
     }
 
-    /// Changes properties of a snapshot of the head at a place, after all is checked.
+    /// Changes properties of a snapshot of the head at a place, after all checks.
     pub(super) fn store_snapshot_properties(
         &mut self,
         name: &str,
@@ -534,7 +533,7 @@ impl TaskContext<'_> {
     }
 }
 
-/// A stored value as the history has it: numbers in decimal.
+/// A stored value as the history shows it: numbers in decimal.
 fn stored_text(value: &ZapValue) -> String {
     match value.first_u64().filter(|_| value.integer_size() == rzfs_zap::IntegerSize::Eight) {
         Some(number) => number.to_string(),

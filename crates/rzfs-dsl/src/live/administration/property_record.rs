@@ -1,7 +1,7 @@
-//! Changes of properties that are taken back if something else does not succeed.
+//! Changes of properties that are reverted if a later step fails.
 //!
-//! Meanwhile others may change properties, too, and rename the dataset: what they have changed stays, and
-//! what has its name now is left alone.
+//! Meanwhile other callers may change properties and rename the dataset: their changes are kept,
+//! and a new owner of the name is left alone.
 
 use super::place::Place;
 use super::{ReceivedProperties, TaskContext, TaskError};
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 /// A change of what a file system or volume stores for its properties.
 #[derive(Clone, Debug)]
 pub struct PropertyRecord {
-    /// What it was called.
+    /// Its name at the time.
     name: String,
     head: ObjectId,
     guid: Guid,
@@ -26,24 +26,24 @@ pub struct PropertyRecord {
 }
 
 impl PropertyRecord {
-    /// What was stored before.
+    /// The properties stored before.
     #[must_use]
     pub const fn before(&self) -> &StoredProperties {
         &self.before
     }
 
-    /// The dataset as it is called now; `None` if it was destroyed.
+    /// The dataset under its current name; `None` if it was destroyed.
     ///
     /// # Errors
     /// [`DatasetError`]: it cannot be read.
     pub fn dataset(&self, tree: &DatasetTree) -> Result<Option<Dataset>, DatasetError> {
-        // Something else may have its number.
+        // Another object may have its number.
         let all = tree.root()?.descendants()?.into_iter();
         let mut own = all.filter(|one| one.object() == self.head);
         Ok(own.find(|one| one.dsl_dataset().guid == self.guid))
     }
 
-    /// The properties of which it has changed something.
+    /// The properties it changed.
     #[must_use]
     pub fn properties(&self) -> BTreeSet<&str> {
         let keys = self.before.iter().chain(self.after.iter()).map(|(key, _)| key);
@@ -53,7 +53,7 @@ impl PropertyRecord {
 }
 
 impl TaskContext<'_> {
-    /// Gives a file system or volume the properties that a stream brings, and tells what that has changed.
+    /// Applies received properties to a file system or volume, and records what that changed.
     pub(crate) fn receive_properties_recorded(
         &mut self,
         name: &str,
@@ -77,7 +77,7 @@ impl TaskContext<'_> {
         }
     }
 
-    /// Takes a change of properties back.
+    /// Reverts a change of properties.
     pub(crate) fn take_back_properties(
         &mut self,
         record: &PropertyRecord,
@@ -95,10 +95,10 @@ impl TaskContext<'_> {
         self.settle_limits(&place, reserved)
     }
 
-    /// Where the dataset is now that a record is about.
+    /// The current place of the dataset of a record.
     fn place_of(&mut self, record: &PropertyRecord) -> Result<Place, TaskError> {
         let not_found = || TaskError::from(ChangeError::NotFound { name: record.name.clone() });
-        // What has its number now need not be a dataset.
+        // The object that has its number now may not be a dataset.
         let head = self.dataset(record.head).ok().filter(|head| head.guid == record.guid);
         let dir = head.ok_or_else(not_found)?.dir;
         if self.dir(dir)?.head_dataset != Some(record.head) {

@@ -1,4 +1,4 @@
-//! Which values properties can have (spec 04, sections 13 and 14.1).
+//! Valid values of properties (spec 04, sections 13 and 14.1).
 
 use crate::dataset::DatasetKind;
 use crate::dataset::property::DatasetProperty;
@@ -6,27 +6,27 @@ use crate::live::change_error::ChangeError;
 use rzfs_format::property::Storage;
 use rzfs_zap::{IntegerSize, ZapValue};
 
-/// Most bytes of a property's name, and of its value with the NUL.
+/// Maximum length of a property's name, and of its value with the NUL.
 const MAX_NAME: usize = 255;
 const MAX_VALUE: usize = 8192;
 
-/// A property that can be kept in a ZAP of properties.
+/// A property that can be stored in a property ZAP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Known {
-    /// One that a user made up.
+    /// A user property.
     User,
     /// One of OpenZFS.
     Native(DatasetProperty),
 }
 
-/// Whether users may give a property this name.
+/// Whether this is a valid user property name.
 pub(super) fn is_user_property(name: &str) -> bool {
     let is_valid =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.:".contains(&byte);
     name.contains(':') && name.bytes().all(is_valid)
 }
 
-/// Looks a property up that is to be set on a dataset of this kind.
+/// Looks up a property to set on a dataset of this kind.
 pub(super) fn known(kind: DatasetKind, name: &str) -> Result<Known, ChangeError> {
     let property = || name.to_owned();
     if name.contains(':') {
@@ -46,7 +46,7 @@ pub(super) fn known(kind: DatasetKind, name: &str) -> Result<Known, ChangeError>
     }
 }
 
-/// Checks a value, whatever the pool and the dataset are.
+/// Checks a value independently of the pool and dataset.
 pub(super) fn check_value(known: Known, name: &str, value: &ZapValue) -> Result<(), ChangeError> {
     let invalid = |problem| ChangeError::InvalidValue { property: name.to_owned(), problem };
     let is_text = match known {

@@ -1,4 +1,4 @@
-//! Forgetting blocks of dedup tables that nobody has a second time (`zpool ddtprune`).
+//! Pruning unique blocks from dedup tables (`zpool ddtprune`).
 
 use super::task::{TaskContext, Tasks};
 use crate::live::LiveError;
@@ -7,28 +7,28 @@ use crate::live::space::dedup::{Single, for_singles};
 use crate::pool::Pool;
 use std::collections::BTreeMap;
 
-/// Entries that are removed in one txg.
+/// Entries removed in one txg.
 const BATCH: usize = 10_000;
-/// Seconds that are counted together when the oldest entries are looked for.
+/// Seconds grouped together when searching for the oldest entries.
 const HOUR: u64 = 3600;
 
-/// Which entries go.
+/// Which entries to prune.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PruneLimit {
-    /// Those that have had no second reference for so many seconds.
+    /// Those without a second reference for this many seconds.
     Age(u64),
-    /// So much of them, in percent: the oldest.
+    /// This percentage of them, oldest first.
     Percent(u64),
 }
 
-/// What is left to remove: everything before an hour, and some of that hour.
+/// What remains to remove: everything before an hour, and part of that hour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cutoff {
     hour: u64,
     of_hour: u64,
 }
 
-/// Forgets blocks of flat dedup tables that `view` has once only. Returns how many.
+/// Prunes entries of flat dedup tables that `view` has only once. Returns their number.
 pub(crate) fn prune_dedup(
     tasks: &Tasks,
     view: &Pool,
@@ -54,7 +54,7 @@ pub(crate) fn prune_dedup(
 }
 
 impl Cutoff {
-    /// Where old entries end: for an age a second, for a share an hour and a part of it.
+    /// Finds the cutoff of old entries: a second for an age, an hour and a part of it for a share.
     fn find(view: &Pool, limit: PruneLimit, now: u64) -> Result<Option<Self>, ChangeError> {
         let percent = match limit {
             PruneLimit::Age(age) => {
@@ -78,7 +78,7 @@ impl Cutoff {
         Ok(None)
     }
 
-    /// Whether an entry goes, which counts against the part of the hour that does.
+    /// Whether to prune an entry; counts it against the part of the hour.
     fn takes(&mut self, limit: PruneLimit, single: &Single) -> bool {
         let hour = single.since / HOUR;
         match limit {

@@ -1,8 +1,8 @@
-//! Properties that a send stream brings (spec 08, section 9.7).
+//! Properties received with a send stream (spec 08, section 9.7).
 //!
-//! What a stream brings is kept apart from a dataset's own values, which go before it. A stream that
-//! says something of properties takes away what streams before it brought; from a dataset that never
-//! had anything of a stream, its own values.
+//! Received values are kept apart from a dataset's own values, which take precedence. A stream with
+//! properties removes the values received earlier; on a dataset that never received any, it removes
+//! the own values.
 
 use super::place::Place;
 use super::property::{Inherit, Limit, PropertyChange};
@@ -20,35 +20,35 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetType;
 use rzfs_zap::ZapValue;
 
-/// What becomes of values that streams have brought before.
+/// What happens to values received earlier.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum EarlierValues {
-    /// They stay, unless there are others now.
+    /// They stay, unless they are overridden.
     #[default]
     Kept,
-    /// They go.
+    /// They are removed.
     Replaced,
-    /// There are none: the dataset is new. What it has its user has given it, and that stays.
+    /// There are none: the dataset is new. Values set by its user stay.
     Absent,
 }
 
-/// Properties that a stream brings, and what is to be done otherwise.
+/// Received properties, and further changes with them.
 #[derive(Clone, Default, Debug)]
 pub struct ReceivedProperties {
-    /// Values, as they are stored.
+    /// Values in stored form.
     pub values: Vec<(String, ZapValue)>,
-    /// What becomes of those before.
+    /// What happens to earlier ones.
     pub earlier: EarlierValues,
-    /// Properties whose received value is not to be in force.
+    /// Properties whose received value is to have no effect.
     pub hidden: Vec<String>,
-    /// The same, and the dataset's own values go.
+    /// The same, and the dataset's own values are removed.
     pub inherited: Vec<String>,
-    /// Values of its own that it gets with them, as they are stored: all of these, or nothing is changed.
+    /// Local values set together with them, in stored form: all of these, or nothing is changed.
     pub own: Vec<(String, ZapValue)>,
 }
 
 impl ReceivedProperties {
-    /// Whether all of it is what the stream says.
+    /// Whether only the values of the stream apply.
     const fn asks_for_nothing(&self) -> bool {
         self.hidden.is_empty() && self.inherited.is_empty() && self.own.is_empty()
     }
@@ -62,22 +62,22 @@ const LIMITS: [DatasetProperty; 4] = [
     DatasetProperty::RefReservation,
 ];
 
-/// What a stream brings, as far as it can be had.
+/// The received properties that are valid.
 struct Judged {
     place: Place,
     changes: Vec<PropertyChange>,
-    /// Properties whose received value is not to be in force.
+    /// Properties whose received value is to have no effect.
     hidden: Vec<String>,
-    /// The same, and the dataset's own values go.
+    /// The same, and the dataset's own values are removed.
     inherited: Vec<String>,
-    /// What it gets of its own.
+    /// Local values.
     own: Vec<PropertyChange>,
     refused: Vec<(String, ChangeError)>,
 }
 
 impl TaskContext<'_> {
-    /// Gives a file system, volume or snapshot the properties that a stream brings; answers those that it
-    /// cannot have, and why.
+    /// Applies received properties to a file system, volume or snapshot; returns the rejected ones
+    /// with reasons.
     pub(crate) fn receive_properties(
         &mut self,
         name: &str,
@@ -95,7 +95,7 @@ impl TaskContext<'_> {
         let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
         match brought.earlier {
             EarlierValues::Kept if brought.asks_for_nothing() => {}
-            // What a user asks for is not to go with the next stream.
+            // Values requested by the user must survive the next stream.
             EarlierValues::Kept => property_values::note_received(&self.mos, zap)?,
             EarlierValues::Replaced => {
                 let stay = changes.iter().map(|change| change.name.as_str()).collect();
@@ -148,7 +148,7 @@ impl TaskContext<'_> {
         let own = PropertyChange::of_new(kind, &brought.own)?;
         let properties = self.dir(place.dir)?.properties;
         properties.map_or(Ok(()), |zap| self.mos.check_zap(zap))?;
-        // What has no effect need not fit the rest.
+        // A value without effect need not be consistent with the rest.
         let (mut effective, mut changes) = (Vec::new(), Vec::new());
         for change in possible {
             let own_stay = |zap| match brought.earlier {
@@ -190,7 +190,7 @@ impl TaskContext<'_> {
         Ok(Judged { place, changes, hidden, inherited, own, refused })
     }
 
-    /// The limits that go as others are received, and that there is nothing instead of.
+    /// Limits that are dropped as others are received, without a replacement.
     fn limits_gone(
         &self,
         zap: ObjectId,
@@ -223,8 +223,8 @@ impl TaskContext<'_> {
         Ok(zap)
     }
 
-    /// Has all limits follow the properties that are in force now; `reserved` is the space that was set
-    /// aside for the head before.
+    /// Applies all limits of the properties now in effect; `reserved` is the space previously
+    /// reserved for the head.
     pub(super) fn settle_limits(&mut self, place: &Place, reserved: u64) -> Result<(), TaskError> {
         let quota = self.own_number(place.dir, DatasetProperty::Quota)?;
         self.state.dirs.change(&self.mos, place.dir, |dir| dir.quota = quota)?;
@@ -275,7 +275,7 @@ impl TaskContext<'_> {
     }
 }
 
-/// Which values a dataset of this kind can have, and why not the others.
+/// Sorts values into those that a dataset of this kind can have and rejected ones.
 fn judge_values(
     kind: DatasetKind,
     values: &[(String, ZapValue)],

@@ -8,9 +8,9 @@
 //!         target is there    contents of %recv and of the target change places,
 //!                            target@snapshot, %recv is destroyed: all in one txg
 //! ```
-//! What has not come to its end stays inconsistent: nobody mounts it, and it is destroyed by whoever
-//! received it or by the next one who opens the pool. Of a receive that can be resumed it is kept, with
-//! a state that says how far it has come ([`resume`]); a stream of the rest goes on with it.
+//! An unfinished receive stays inconsistent: it is not mounted, and the receiver or the next import
+//! destroys it. A resumable receive is kept, with a state that records its progress ([`resume`]); a
+//! stream of the remainder continues it.
 
 use super::destruction::{Outcome, left_behind};
 use super::place::{Place, check_new_name};
@@ -45,97 +45,97 @@ use rzfs_stream::ResumeToken;
 use rzfs_zap::{IntegerSize, ZapValue};
 use std::sync::Arc;
 
-/// The name, below a dataset that is there, of what is received into it.
+/// The name of a receive below an existing dataset.
 const TEMPORARY: &str = "%recv";
 
-/// What becomes of changes that the target has and the stream does not know.
+/// What happens to changes of the target that the stream does not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalChanges {
-    /// Nothing is received then.
+    /// The receive fails.
     Kept,
-    /// They are given up, and so are snapshots that are younger than the stream's source.
+    /// They are discarded, as are snapshots younger than the stream's source.
     GivenUp,
 }
 
-/// What becomes of what has arrived when a stream breaks off.
+/// What happens to received data when a stream breaks off.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Interruption {
     /// It is destroyed.
     Destroyed,
-    /// It is kept, until somebody sends the rest.
+    /// It is kept until the remainder is sent.
     Kept {
-        /// The snapshot, as the sender names it.
+        /// The snapshot's name at the sender.
         sent: NvString,
-        /// How the rest has to be sent.
+        /// Features needed to send the remainder.
         features: StreamFeatures,
     },
 }
 
-/// Where a stream begins that brings the rest of another one.
+/// Where a stream with the remainder of another one starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Continuation {
     /// The object of its first record.
     pub object: ObjectId,
-    /// The first byte in it of what it brings.
+    /// The first byte of it that the stream contains.
     pub offset: u64,
 }
 
-/// A snapshot that is to be received, as the beginning of a stream tells it.
+/// A snapshot to receive, as described by the beginning of a stream.
 #[derive(Clone, Debug)]
 pub struct NewReceive {
-    /// The file system or volume that gets it.
+    /// The file system or volume that receives it.
     pub target: String,
-    /// Its name, the part behind the `@`.
+    /// Its name, the part after the `@`.
     pub snapshot: String,
-    /// Its identity.
+    /// Its guid.
     pub guid: Guid,
     /// When it was taken, in seconds since 1970.
     pub creation_time: u64,
-    /// The snapshot that the stream says the changes of; `None`: the stream has everything.
+    /// The snapshot that an incremental stream is based on; `None`: a full stream.
     pub source: Option<Guid>,
-    /// The full name of the snapshot of which a target that is not there becomes a clone.
+    /// The full name of the snapshot that a new target becomes a clone of.
     pub origin: Option<String>,
-    /// What it holds.
+    /// The type of its contents.
     pub objset_type: ObjsetType,
     /// How names in it are looked up.
     pub names: NameLookup,
-    /// Features that the pool has to have.
+    /// Features that the pool must have.
     pub needs: Vec<Feature>,
-    /// Features that the dataset uses, whatever its blocks are.
+    /// Features that the dataset uses, regardless of its blocks.
     pub uses: Vec<Feature>,
-    /// Properties, as they are stored, of a target that is not there.
+    /// Properties of a new target, in stored form.
     pub properties: Vec<(String, ZapValue)>,
-    /// What becomes of the target's own changes.
+    /// What happens to the target's own changes.
     pub changes: LocalChanges,
-    /// What becomes of what has arrived when the stream breaks off.
+    /// What happens to received data when the stream breaks off.
     pub interruption: Interruption,
 }
 
-/// Where it goes to.
+/// The destination of a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Destination {
-    /// The target is made.
+    /// The target is created.
     New,
-    /// The contents of this head are exchanged at last.
+    /// The contents of this head are exchanged at the end.
     Existing {
         /// The head.
         head: ObjectId,
     },
 }
 
-/// A receive that has begun: the head that gets the contents.
+/// A receive in progress: the head that gets the contents.
 #[derive(Clone, Debug)]
 pub(crate) struct Begun {
     pub(crate) new: NewReceive,
     pub(crate) destination: Destination,
-    /// What is written into.
+    /// The head that is written to.
     pub(crate) head: ObjectId,
     dir: ObjectId,
-    /// How far it had come before.
+    /// Its earlier progress.
     pub(crate) start: ResumePoint,
 }
 
-/// An object set into which everything is received.
+/// An empty object set to receive into.
 struct Nothing {
     objset_type: ObjsetType,
     names: NameLookup,
@@ -151,46 +151,46 @@ impl NewContents for Nothing {
     }
 
     fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ContentsError> {
-        // So it has a root block, which says what it is.
+        // This gives it a root block, which states its type.
         objset.set_log_header(tx, ZilHeader::default());
         Ok(())
     }
 }
 
-/// Contents that are to change places.
+/// A planned exchange of contents.
 struct Exchange {
     target: (Place, DslDataset),
     received: (Place, DslDataset),
-    /// The snapshot that both go back to.
+    /// The snapshot that both are based on.
     source: (ObjectId, DslDataset),
-    /// Snapshots of the target that are younger.
+    /// Younger snapshots of the target.
     younger: Vec<String>,
     reserved: u64,
     contents: Objset,
 }
 
-/// Space of a head, in comparison with the snapshot that it goes back to.
+/// Space of a head relative to the snapshot it is based on.
 struct Own {
-    /// Blocks that the snapshot does not have.
+    /// Blocks the snapshot does not have.
     space: SpaceDelta,
-    /// Bytes that only snapshots of its directory have any more.
+    /// Bytes that only snapshots of its directory still have.
     dead: u64,
-    /// Blocks that only the snapshot itself has any more.
+    /// Blocks that only the snapshot itself still has.
     left_to_source: u64,
     deadlist: SpaceSums,
 }
 
-/// Judges the names that a stream brings, of a dataset that may have to be made and of its snapshot.
+/// Checks the received names, of a dataset that may have to be created and of its snapshot.
 ///
 /// # Errors
-/// [`ChangeError`]: nothing can have them.
+/// [`ChangeError`]: the names are invalid.
 pub fn check_received_name(target: &str, snapshot: &str) -> Result<(), ChangeError> {
     let name = format!("{target}@{snapshot}");
     parts(&name)?;
     if name.contains('%') {
         return Err(ChangeError::InvalidName { name });
     }
-    // The root of a pool is there, and so is nothing deeper than others may be.
+    // The root of a pool exists, and nothing may be nested deeper than other datasets.
     match check_new_name(target) {
         Ok(_) | Err(ChangeError::Exists { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -198,7 +198,7 @@ pub fn check_received_name(target: &str, snapshot: &str) -> Result<(), ChangeErr
 }
 
 impl TaskContext<'_> {
-    /// Makes what a snapshot is received into; `key` is that of the target's blocks. `None`: later.
+    /// Creates the receiving dataset; `key` is that of the target's blocks. `None`: try later.
     pub(crate) fn begin_receive(
         &mut self,
         new: &NewReceive,
@@ -270,7 +270,7 @@ impl TaskContext<'_> {
         Ok(Some(Begun { new: new.clone(), destination, head, dir, start }))
     }
 
-    /// Goes on with a receive of which `head` has what has arrived, and which somebody has open.
+    /// Resumes a receive into `head`, which has the earlier data and is held open by the receiver.
     pub(crate) fn resume_receive(
         &mut self,
         new: &NewReceive,
@@ -321,7 +321,7 @@ impl TaskContext<'_> {
             && new.source.is_none_or(is_of_source)
             && state.object == at.object
             && state.offset == at.offset
-            // With blocks of another size the object that it begins in would be another one.
+            // With another block size, the object it starts in would be a different one.
             && state.features.contains(StreamFeatures::LARGE_BLOCKS)
                 == new.uses.contains(&Feature::LargeBlocks);
         if has_snapshots || !is_next || self.objset_type(head)? != new.objset_type {
@@ -345,7 +345,7 @@ impl TaskContext<'_> {
         }
     }
 
-    /// Judges a target that is not there; tells what it becomes a clone of.
+    /// Checks a target that does not exist; returns the origin it becomes a clone of.
     fn check_new_target(&mut self, new: &NewReceive) -> Result<Option<String>, TaskError> {
         let (Some(origin), Some(source)) = (&new.origin, new.source) else {
             return match new.source {
@@ -361,7 +361,7 @@ impl TaskContext<'_> {
         Ok(Some(origin.clone()))
     }
 
-    /// Judges a target that is there; tells what the received one begins as.
+    /// Checks an existing target; returns the snapshot that the received head starts from.
     fn check_target(
         &mut self,
         new: &NewReceive,
@@ -417,7 +417,7 @@ impl TaskContext<'_> {
         Err(no_source())
     }
 
-    /// What is received as a whole takes the place of a target that has no history.
+    /// A full stream replaces a target that has no history.
     fn check_overwriting(
         &mut self,
         new: &NewReceive,
@@ -441,7 +441,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// A stream without large blocks cannot go on from a snapshot that has some.
+    /// A stream without large blocks cannot be based on a snapshot that has some.
     fn check_source(&self, new: &NewReceive, id: ObjectId) -> Result<(), TaskError> {
         let large = Feature::LargeBlocks;
         let has_some = is_extended(&self.mos, id)? && self.mos.lookup(id, large.guid())?.is_some();
@@ -451,7 +451,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Makes sure that a head has what its last snapshot, which is this one, has.
+    /// Checks that a head still equals its last snapshot, which is this one.
     fn check_unmodified(
         &mut self,
         place: &Place,
@@ -462,7 +462,7 @@ impl TaskContext<'_> {
         if head.root == snapshot.root {
             return Ok(());
         }
-        // The header of the intent log alone, and younger snapshots of the same, change nothing.
+        // Changes of the intent log header, or younger snapshots of the same data, do not count.
         let pipeline = self.mos.objset().pipeline();
         let open = |id: ObjectId, root| {
             Objset::open(pipeline, ObjsetId(id.get()), root, None).map_err(LiveError::from)
@@ -472,7 +472,7 @@ impl TaskContext<'_> {
         if is_same { Ok(()) } else { Err(modified()) }
     }
 
-    /// Ends a receive: what came is the target's, and its snapshot.
+    /// Finishes a receive: the contents go to the target, with a snapshot.
     pub(crate) fn end_receive(&mut self, begun: &Begun) -> Result<Outcome, TaskError> {
         let place = self.check(|this| this.received_place(begun))?;
         match begun.destination {
@@ -481,17 +481,17 @@ impl TaskContext<'_> {
         }
     }
 
-    /// Destroys what was received so far.
+    /// Destroys the partially received data.
     pub(crate) fn abandon_receive(&mut self, begun: &Begun) -> Result<Outcome, TaskError> {
         let place = self.check(|this| this.received_place(begun))?;
         self.destroy_place(&place)
     }
 
-    /// Keeps what was received so far, for whoever sends the rest.
+    /// Keeps the partially received data, to be resumed.
     pub(crate) fn keep_receive(&mut self, begun: &Begun) -> Result<(), TaskError> {
         let place = self.check(|this| this.received_place(begun))?;
         let open = self.pool.heads.get(place.head);
-        // Whoever has received it is done: all that it has is on disk, or is with this txg.
+        // The receiver is done: everything it wrote is on disk, or will be with this txg.
         match open.and_then(|open| open.take_progress(Txg(u64::MAX))) {
             Some(point) => {
                 let set = resume::set_point(&self.mos, place.head, point);
@@ -501,7 +501,7 @@ impl TaskContext<'_> {
         }
     }
 
-    /// Where the received head is now: what is above it may have been renamed meanwhile.
+    /// The current place of the received head: its ancestors may have been renamed.
     fn received_place(&mut self, begun: &Begun) -> Result<Place, TaskError> {
         let name = || begun.new.target.clone();
         let not_found = || TaskError::from(ChangeError::NotFound { name: name() });
@@ -533,7 +533,7 @@ impl TaskContext<'_> {
         Ok(Outcome::Done)
     }
 
-    /// Takes the snapshot of a head that has got everything.
+    /// Takes the snapshot of a completely received head.
     fn finish(&mut self, begun: &Begun, mut plan: SnapshotPlan) -> Result<(), TaskError> {
         plan.head.flags &= !DslDataset::FLAG_INCONSISTENT;
         let (name, head) = (plan.place.name.clone(), plan.place.head);
@@ -561,7 +561,7 @@ impl TaskContext<'_> {
         let key = open.objset().key().cloned();
         let exchange = self.check(|this| this.check_exchange(begun, received, (target, key)))?;
         if begun.new.changes == LocalChanges::Kept && open.objset().has_dirty_objects() {
-            // Somebody has changed it since, which the next txg can see.
+            // It has been changed since; the next txg can see that.
             return Ok(Outcome::Later);
         }
         self.require_space(SpaceTier::Normal)?;
@@ -662,7 +662,7 @@ impl TaskContext<'_> {
         Ok(Exchange { target, received, source, younger, reserved, contents })
     }
 
-    /// The snapshots of a head that are younger than one of them, or than what it was made of.
+    /// The snapshots of a head that are younger than one of them, or than its origin.
     fn younger_snapshots(
         &mut self,
         target: &Place,
@@ -686,7 +686,7 @@ impl TaskContext<'_> {
         }
     }
 
-    /// What a head has, and has no more, in comparison with the snapshot before it.
+    /// What a head has gained and lost relative to the snapshot before it.
     fn own_space(
         &mut self,
         place: &Place,
@@ -721,8 +721,8 @@ impl TaskContext<'_> {
         Ok(Own { space, dead, left_to_source: left.used.unsigned_abs(), deadlist })
     }
 
-    /// Lets two heads that go back to the same snapshot have each other's contents, and their
-    /// directories the space of these.
+    /// Exchanges the contents of two heads based on the same snapshot, and the space charged to
+    /// their directories.
     fn exchange(
         &mut self,
         (target, received): (&Place, &Place),
@@ -732,7 +732,7 @@ impl TaskContext<'_> {
         let mut snapshot = self.dataset(source)?;
         let (ours, theirs) = (self.dataset(target.head)?, self.dataset(received.head)?);
         let own = self.own_space(target, &ours, &snapshot)?;
-        // What the received one has no more counts for the target's directory from now on.
+        // What the received head has lost is charged to the target's directory from now on.
         let as_target = Place { head: received.head, ..target.clone() };
         let new = self.own_space(&as_target, &theirs, &snapshot)?;
         if snapshot.next_snapshot == Some(target.head) {
@@ -772,7 +772,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Tells the bookmarks of a snapshot what of it the contents after it have no more.
+    /// Updates a snapshot's bookmarks with what the contents after it have lost.
     pub(super) fn tell_bookmarks(
         &mut self,
         head: ObjectId,

@@ -15,7 +15,7 @@ use rzfs_format::dsl::DslDir;
 use rzfs_format::{FormatError, ObjectId};
 use std::collections::BTreeSet;
 
-/// A rename that was checked.
+/// A checked rename.
 struct Move<'a> {
     place: Place,
     dir: DslDir,
@@ -45,7 +45,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// The ZAP of the directories in a directory.
+    /// The child directories ZAP of a directory.
     fn child_map(&mut self, parent: ObjectId) -> Result<ObjectId, LiveError> {
         let missing = || FormatError::invalid("DSL directory", "it has no map of children");
         self.dir(parent)?.children.ok_or_else(missing).map_err(LiveError::corrupt(parent))
@@ -82,8 +82,8 @@ impl TaskContext<'_> {
         Ok(Move { place, dir, old_parent, new_parent, last })
     }
 
-    /// Checks that nothing below gets too long a name, or too deep a place. A directory is looked
-    /// into once, whatever names it has.
+    /// Checks that no descendant gets too long a name or too deep a place. A directory is visited
+    /// once, whatever names it has.
     fn check_names_below(
         &mut self,
         dir: ObjectId,
@@ -122,8 +122,8 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Checks that the new branch, up to where it meets the old one, has room, and that there is as much
-    /// as the old one needs no more and has reserved all the same.
+    /// Checks that the new branch, up to the common ancestor, has enough room, including what the
+    /// old one no longer needs but has reserved anyway.
     fn check_room(
         &mut self,
         (place, dir): (&Place, &DslDir),
@@ -147,7 +147,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// A directory and those above it.
+    /// A directory and its ancestors.
     pub(super) fn dirs_above(&mut self, dir: ObjectId) -> Result<Vec<ObjectId>, LiveError> {
         let mut chain = Vec::new();
         let mut level = Some(dir);
@@ -178,13 +178,13 @@ impl TaskContext<'_> {
         Ok(dirs.charge(&mos, parent, SpaceClass::ChildReservations, delta)?)
     }
 
-    /// Counts a directory and what is below it on another branch.
+    /// Moves the counts of a directory and its descendants to another branch.
     fn move_counts(
         &mut self,
         dir: ObjectId,
         (old_parent, new_parent): (ObjectId, ObjectId),
     ) -> Result<(), TaskError> {
-        // A branch that counts wants to know what comes to it.
+        // A branch with counts needs the counts of what moves there.
         if self.count(new_parent, Counted::FileSystems)?.is_some()
             && self.count(dir, Counted::FileSystems)?.is_none()
         {

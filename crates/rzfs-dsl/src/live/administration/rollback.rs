@@ -1,11 +1,11 @@
 //! Rolling a file system or volume back to its last snapshot (spec 04, sections 11.3 and 11.4).
 //!
-//! OpenZFS makes a clone of the snapshot, exchanges its contents with those of the head and destroys
-//! the clone, all in one txg. Here the head gets the snapshot's contents at once; on disk it comes
-//! to the same.
+//! OpenZFS clones the snapshot, exchanges its contents with those of the head and destroys the
+//! clone, all in one txg. Here the head gets the snapshot's contents directly; the result on disk
+//! is the same.
 //!
-//! What the head had is freed from the next txg on: until the open transactions have ended, they may
-//! let other files share blocks of it.
+//! The head's old contents are freed from the next txg on: open transactions may still share blocks
+//! of it with other files.
 
 use super::destruction::{Outcome, left_behind};
 use super::place::Place;
@@ -28,24 +28,23 @@ use rzfs_format::features::Feature;
 use rzfs_format::{FormatError, ObjectId, ObjsetId, Txg};
 use rzfs_zap::{IntegerSize, ZapValue};
 
-/// A head, and the snapshot that it is rolled back to.
+/// A head and the snapshot to roll it back to.
 struct Rollback {
     place: Place,
     head: DslDataset,
     snapshot: (ObjectId, DslDataset),
     /// The head's dead list.
     deadlist: ObjectId,
-    /// The space that only the head has.
+    /// Space unique to the head.
     own: SpaceDelta,
-    /// Bytes that the head lacks and the snapshot has, as far as they are not its origin's.
+    /// Bytes in the snapshot but not in the head, except those of its origin.
     dead: u64,
-    /// Bytes that it reserves in place of what it has now.
+    /// The reservation that replaces what the head has now.
     reserved: u64,
 }
 
 impl TaskContext<'_> {
-    /// Gives a head that is open the contents of its last snapshot, which has to be the one that is
-    /// named, if one is.
+    /// Rolls an open head back to its last snapshot, which must be the named one, if one is given.
     pub(crate) fn roll_back(&mut self, name: &str) -> Result<Outcome, TaskError> {
         let rollback = self.check(|this| this.check_rollback(name))?;
         self.require_space(SpaceTier::Frees)?;
@@ -53,7 +52,7 @@ impl TaskContext<'_> {
         let Some(open) = self.pool.heads.get(place.head) else { return Ok(Outcome::Later) };
         let txg = self.mos.tx().txg();
         if snapshot.creation_txg == txg {
-            // Later passes of this txg would write the head's root over the snapshot's.
+            // Later passes of this txg would overwrite the snapshot's root with the head's.
             return Ok(Outcome::Later);
         }
         let contents = self.check(|this| {
@@ -91,7 +90,7 @@ impl TaskContext<'_> {
         if let Some(target) = target {
             let target = self.snapshot(&format!("{name}@{target}"))?;
             if head.previous_snapshot != Some(target.id) {
-                // Others may have taken one since somebody looked.
+                // Another snapshot may have been taken since the caller looked.
                 return Err(ChangeError::MoreRecent { name: name.to_owned() }.into());
             }
         }
@@ -142,7 +141,7 @@ impl TaskContext<'_> {
         Ok(Rollback { place, head, snapshot: (id, snapshot), deadlist, own, dead, reserved })
     }
 
-    /// Has a head use the features that one of its snapshots uses (spec 04, section 3.4).
+    /// Activates on a head the features that one of its snapshots uses (spec 04, section 3.4).
     pub(super) fn take_features(
         &mut self,
         head: ObjectId,
@@ -170,7 +169,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Nothing of what the snapshot has is freed any more: says so in its bookmarks (spec 04,
+    /// Nothing in the snapshot is freed any longer: resets the sums of its bookmarks (spec 04,
     /// section 15.4).
     fn reset_bookmarks(&mut self, rollback: &Rollback) -> Result<(), LiveError> {
         let mos = self.mos;
@@ -185,7 +184,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Lets the head have the snapshot's contents, and its directory the space of these.
+    /// Gives the head the snapshot's contents, and its directory their space.
     fn exchange_records(&mut self, rollback: &Rollback) -> Result<(), TaskError> {
         let mos = self.mos;
         let Rollback { place, head, snapshot: (id, snapshot), .. } = rollback;

@@ -1,5 +1,4 @@
-//! Scans of other software that are under way, and what becomes of datasets meanwhile (spec 04,
-//! section 20.5).
+//! Scans started by other software, and how dataset changes affect them (spec 04, section 20.5).
 
 use super::{TaskContext, TaskError};
 use crate::live::LiveError;
@@ -8,18 +7,18 @@ use rzfs_format::ObjectId;
 use rzfs_zap::{IntegerSize, ZapValue};
 
 const FIELD: &str = "scan";
-/// Words of the record: what the scan does, the ZAP of the datasets that it has still to visit, its
-/// flags, and the bookmark that it goes on at.
+/// Words of the record: the scan's function, the ZAP of datasets still to be visited, its flags,
+/// and the bookmark where it continues.
 const STATE: usize = 1;
 const QUEUE: usize = 2;
 const FLAGS: usize = 23;
 const BOOKMARK: usize = 19;
 
 const SCANNING: u64 = 1;
-/// The dataset at the bookmark is to be visited once more from its beginning.
+/// The dataset at the bookmark must be visited again from its beginning.
 const VISIT_AGAIN: u64 = 1;
 
-/// The record of a scan that is under way.
+/// The record of a scan in progress.
 struct Scan(Vec<u64>);
 
 impl Scan {
@@ -49,7 +48,7 @@ impl TaskContext<'_> {
         self.mos.set(DIRECTORY, FIELD, ZapValue::new(IntegerSize::Eight, &scan.0))
     }
 
-    /// Has what waits for a visit be another dataset.
+    /// Replaces a dataset in the queue by another one.
     fn requeue(&self, scan: &Scan, from: ObjectId, to: ObjectId) -> Result<(), LiveError> {
         let Some(queue) = scan.queue() else { return Ok(()) };
         let key = number_key(from.get());
@@ -58,7 +57,7 @@ impl TaskContext<'_> {
         self.mos.set(queue, &number_key(to.get()), since)
     }
 
-    /// Leads a scan past a head that goes away.
+    /// Skips a head that is destroyed.
     pub(super) fn leave_scan(&mut self, head: ObjectId) -> Result<(), TaskError> {
         let Some(mut scan) = self.scan()? else { return Ok(()) };
         if let Some(queue) = scan.queue() {
@@ -73,7 +72,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Has a scan visit the snapshot that was just taken of a head instead of the head.
+    /// Makes a scan visit a newly taken snapshot instead of its head.
     pub(super) fn follow_snapshot_in_scan(
         &mut self,
         head: ObjectId,
@@ -88,7 +87,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Has a scan visit what comes after a snapshot that goes away instead of it.
+    /// Makes a scan visit the successor of a snapshot that is destroyed.
     pub(super) fn leave_snapshot_in_scan(
         &mut self,
         snapshot: ObjectId,

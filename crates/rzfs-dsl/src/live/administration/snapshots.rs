@@ -1,14 +1,14 @@
 //! Snapshots: taking, renaming and destroying them, and holding them (spec 04, sections 7, 9, 11.6
 //! and 16).
 //!
-//! A head, its snapshots and its origin are a chain, in which each names the one before it and, but
-//! for the origin, the one after it:
+//! A head, its snapshots and its origin form a chain, in which each refers to its predecessor and,
+//! except for the origin, to its successor:
 //! ```text
 //!            next ──>          next ──>
 //! origin ─ ─ snapshot 1 ────── snapshot 2 ────── head
 //!   <── previous     <── previous       <── previous
 //! ```
-//! What the one before had and this one has not is on this one's dead list.
+//! Blocks of the predecessor that are missing here are on this one's dead list.
 
 mod destruction;
 pub(super) mod holds;
@@ -39,7 +39,7 @@ pub(super) use taking::SnapshotPlan;
 pub(super) struct SnapshotPlace {
     /// The head.
     pub(super) of: Place,
-    /// Its own name, as it is stored.
+    /// Its own name, in stored form.
     pub(super) name: String,
     pub(super) id: ObjectId,
 }
@@ -96,8 +96,7 @@ impl TaskContext<'_> {
         Ok(SnapshotPlace { of, name, id })
     }
 
-    /// Does something for each of several names: everything is refused, with the reason of each, if
-    /// one of them is.
+    /// Checks each of several names: if one is refused, all are, with a reason each.
     pub(super) fn check_each<T>(
         &mut self,
         names: &[String],
@@ -115,7 +114,7 @@ impl TaskContext<'_> {
         if refused.is_empty() { Ok(checked) } else { Err(ChangeError::Each(refused).into()) }
     }
 
-    /// As [`TaskContext::check_each`], of snapshots that each are meant once.
+    /// As [`TaskContext::check_each`], for distinct snapshots.
     fn check_snapshots(
         &mut self,
         names: &[String],
@@ -136,8 +135,8 @@ impl TaskContext<'_> {
         head.1.snapshot_names.ok_or_else(missing).map_err(LiveError::corrupt(head.0))
     }
 
-    /// Has what comes before a dataset lead to `to` from now on, where it led to `from`: as its next
-    /// one, or as one of its clones.
+    /// Makes the predecessor of a dataset refer to `to` instead of `from`: as its successor, or as
+    /// one of its clones.
     fn relink(
         &mut self,
         previous: ObjectId,
@@ -153,7 +152,7 @@ impl TaskContext<'_> {
         self.mos.set(clones, &number_key(to.get()), to.get())
     }
 
-    /// Notes when the snapshots of a directory have changed.
+    /// Records when the snapshots of a directory changed.
     pub(super) fn note_change(&mut self, dir: ObjectId) -> Result<(), LiveError> {
         if !self.state.features.is_enabled(Feature::ExtensibleDataset) {
             return Ok(());
@@ -164,7 +163,7 @@ impl TaskContext<'_> {
         self.mos.set(dir, DatasetProperty::SnapshotsChanged.stored_name(), value)
     }
 
-    /// Has a dataset use the features that another one uses (spec 04, section 3.4).
+    /// Copies the features in use of one dataset to another (spec 04, section 3.4).
     pub(super) fn copy_features(&mut self, from: ObjectId, to: ObjectId) -> Result<(), LiveError> {
         let mos = self.mos;
         if !is_extended(&mos, from)? {
@@ -180,7 +179,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// The ZAP of holds of a snapshot, which is made if need be.
+    /// The ZAP of holds of a snapshot, created if needed.
     fn holds_of(&mut self, id: ObjectId) -> Result<ObjectId, LiveError> {
         let mut record = self.dataset(id)?;
         if let Some(zap) = record.user_references {

@@ -1,4 +1,4 @@
-//! Tasks: changes that administrators ask for, made by the thread that syncs.
+//! Tasks: changes requested by administrators, made by the syncing thread.
 
 use crate::dataset::{Keyring, Readers};
 use crate::live::LiveError;
@@ -26,13 +26,13 @@ use rzfs_vdev::VdevTree;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a task writes, about: a few blocks of the MOS.
+/// Approximate bytes written by a task: a few blocks of the MOS.
 const TASK_BYTES: u64 = 128 << 10;
 
-/// A change of the pool's own objects, made in the first pass of a txg. An error ends the txg.
+/// A change of the pool's own objects, made in the first pass of a txg. An error aborts the txg.
 pub(crate) type Task = Box<dyn FnOnce(&mut TaskContext<'_>) -> Result<(), LiveError> + Send>;
 
-/// Why a task was not done.
+/// Why a task failed.
 #[derive(Debug)]
 pub(crate) enum TaskError {
     /// Nothing has changed.
@@ -74,7 +74,7 @@ impl From<LiveError> for TaskError {
     }
 }
 
-/// What tasks change, or tell of changes, besides the pool's own objects.
+/// What tasks change or notify besides the pool's own objects.
 #[derive(Debug)]
 pub(crate) struct TaskSurroundings {
     /// The name of the pool.
@@ -82,26 +82,26 @@ pub(crate) struct TaskSurroundings {
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) heads: Arc<Heads>,
     pub(crate) accounts: Arc<Accounts>,
-    /// The keys that are loaded.
+    /// The loaded keys.
     pub(crate) keyring: Arc<Keyring>,
-    /// Those who read snapshots.
+    /// The readers of snapshots.
     pub(crate) readers: Arc<Readers>,
     pub(crate) heart: Arc<HeartbeatControl>,
     pub(crate) suspension: Arc<Suspension>,
     pub(crate) has_lz4: bool,
 }
 
-/// What a task works with.
+/// The context of a task.
 pub(crate) struct TaskContext<'a> {
     pub(crate) pool: &'a TaskSurroundings,
-    /// The vdevs that the pool has in this txg.
+    /// The vdevs of the pool in this txg.
     pub(crate) vdevs: &'a VdevTree,
     pub(crate) state: &'a mut SyncState,
     pub(crate) mos: MosTx<'a>,
     pub(crate) space: &'a SyncPass<'a>,
 }
 
-/// The tasks that wait for the next txg.
+/// The tasks waiting for the next txg.
 pub(crate) struct Tasks(Requests<Task>);
 
 impl fmt::Debug for Tasks {
@@ -115,10 +115,10 @@ impl Tasks {
         Self(Requests::new(engine, suspension))
     }
 
-    /// Has a task done in the next txg; it is on disk when this returns.
+    /// Runs a task in the next txg and waits until it is on disk.
     ///
     /// # Errors
-    /// The task refused, or the pool is suspended.
+    /// The task was refused, or the pool is suspended.
     pub(crate) fn administer<T: Send + 'static>(
         &self,
         task: impl FnOnce(&mut TaskContext<'_>) -> Result<T, TaskError> + Send + 'static,
@@ -136,10 +136,10 @@ impl Tasks {
         })
     }
 
-    /// Has a task done in the next txg, without waiting for it.
+    /// Queues a task for the next txg without waiting for it.
     ///
     /// # Errors
-    /// [`Stopped`]: the pool takes no changes any more.
+    /// [`Stopped`]: the pool no longer accepts changes.
     pub(crate) fn post(&self, task: Task) -> Result<(), Stopped> {
         self.0.post(task)
     }
@@ -151,7 +151,7 @@ impl Tasks {
 }
 
 impl<'a> TaskContext<'a> {
-    /// Does the part of a task that changes nothing: what cannot be read is a reason to refuse.
+    /// Runs the read-only part of a task: read errors refuse it.
     pub(crate) fn check<T>(
         &mut self,
         check: impl FnOnce(&mut Self) -> Result<T, TaskError>,
@@ -162,7 +162,7 @@ impl<'a> TaskContext<'a> {
         }
     }
 
-    /// Refuses when the pool is so full that the task cannot be sure of room for what it writes.
+    /// Refuses when the pool is too full to guarantee room for what the task writes.
     pub(crate) fn require_space(&mut self, tier: SpaceTier) -> Result<(), TaskError> {
         self.check(|this| {
             let root = this.root_dir()?;
@@ -172,7 +172,7 @@ impl<'a> TaskContext<'a> {
         })
     }
 
-    /// Bytes that the pool has for datasets, used or not.
+    /// Bytes in the pool for datasets, used or not.
     pub(crate) fn pool_space(&self) -> u64 {
         self.pool.accounts.usable_space(SpaceTier::Normal)
     }
@@ -183,7 +183,7 @@ impl<'a> TaskContext<'a> {
         self.state.dirs.available(&self.mos, dir, pool)
     }
 
-    /// Bytes that could be charged to a directory if others were charged as a trial has it.
+    /// Bytes that could be charged to a directory if the charges of a trial were made.
     pub(super) fn available_in(
         &mut self,
         trial: &SpaceTrial,
@@ -193,7 +193,7 @@ impl<'a> TaskContext<'a> {
         self.state.dirs.available_in(trial, &self.mos, dir, pool)
     }
 
-    /// Charges a directory, and those above it, in a trial.
+    /// Charges a directory and its ancestors in a trial.
     pub(super) fn try_charge(
         &mut self,
         trial: &mut SpaceTrial,
@@ -203,8 +203,8 @@ impl<'a> TaskContext<'a> {
         self.state.dirs.try_charge(trial, &self.mos, (dir, None), bytes.cast_signed())
     }
 
-    /// Bytes that could be charged to a directory if so many were not charged to another one any more: what
-    /// both are in has them still.
+    /// Bytes that could be charged to a directory if this many were moved there from another one:
+    /// common ancestors keep them.
     pub(super) fn available_for_move(
         &mut self,
         bytes: u64,
@@ -224,7 +224,7 @@ impl<'a> TaskContext<'a> {
         self.pool.environment.now()
     }
 
-    /// What makes datasets.
+    /// The builder of datasets.
     pub(super) fn maker(&mut self) -> Maker<'_> {
         Maker {
             mos: self.mos,
@@ -238,7 +238,7 @@ impl<'a> TaskContext<'a> {
         Deflation::new(self.vdevs, self.state.is_deflated)
     }
 
-    /// Gives the space of a block back at once.
+    /// Frees a block at once.
     pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         let (mos, space, deflation) = (self.mos, self.space, self.deflation());
         let (clones, dedup) = (&self.state.clones, &*self.state.dedup);
@@ -260,7 +260,7 @@ impl<'a> TaskContext<'a> {
         appended.unless_damaged(warn).map(drop)
     }
 
-    /// Appends what was done with a dataset to the pool's history.
+    /// Appends an operation on a dataset to the pool's history.
     pub(crate) fn log_dataset(
         &mut self,
         operation: &'static str,

@@ -9,8 +9,8 @@ use crate::pool::is_supported;
 use rzfs_format::features::Feature;
 use rzfs_format::uberblock::FEATURES_VERSION;
 
-/// The version from which on an upgrade only changes the number: later ones than this added
-/// nothing that has to be made for datasets that exist.
+/// The version from which an upgrade only changes the number: later versions need no new objects
+/// for existing datasets.
 const OLDEST_UPGRADED: u64 = 26;
 /// The last version before features.
 const LAST_NUMBERED: u64 = 28;

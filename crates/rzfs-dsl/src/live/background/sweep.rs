@@ -7,8 +7,8 @@
 //! every txg ── task: how far the thread is         ... and so on to the end of the leaf
 //!                                                task: complete
 //! ```
-//! A sweep that is active when the pool is left goes on when it is opened again, where it was
-//! when the last txg was synced.
+//! A sweep that is active at export continues after the next import, where it was when the last txg
+//! was synced.
 
 mod news;
 mod order;

@@ -1,5 +1,5 @@
-//! Telling devices which of their space was freed (`autotrim`; spec 06, section 16). All that is
-//! free is the business of [`super::sweep`].
+//! Reports freed space to devices (`autotrim`; spec 06, section 16). All other free space is
+//! handled by [`super::sweep`].
 //!
 //! ```text
 //! sync: txg is durable ── every few txgs ──> trimmer: ranges that can be allocated again
@@ -16,7 +16,7 @@ use rzfs_tunables::Tunables;
 use rzfs_vdev::{FreeRange, TrimLimits, TrimReport};
 use std::sync::Arc;
 
-/// What the thread that trims waits for.
+/// The signal that the trimming thread waits for.
 #[derive(Debug, Default)]
 struct TrimSignal {
     wanted: Mutex<Wanted>,
@@ -40,7 +40,7 @@ impl TrimSignal {
         }
     }
 
-    /// Waits for a round; tells whether there is one.
+    /// Waits for a round; returns whether there is one.
     fn wait(&self) -> bool {
         let mut wanted = self.wanted.lock();
         loop {
@@ -56,7 +56,7 @@ impl TrimSignal {
     }
 }
 
-/// Trims what txgs free, and looks after sweeps that rest.
+/// Trims what txgs free, and resumes sweeps that are not running.
 #[derive(Debug)]
 pub(crate) struct Trimmer {
     signal: TrimSignal,
@@ -85,7 +85,7 @@ impl Trimmer {
         }
     }
 
-    /// Trims round by round until it is told to end.
+    /// Trims round by round until it is told to stop.
     pub(crate) fn run(&self) {
         while self.signal.wait() {
             self.sweeps.resume();
@@ -103,12 +103,12 @@ impl Trimmer {
         }
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(crate) fn end(&self) {
         self.signal.want(Wanted::End);
     }
 
-    /// Trims what was freed since the last round, if the pool does that.
+    /// Trims what was freed since the last round, if `autotrim` is on.
     pub(crate) fn trim_freed(&self) -> TrimReport {
         let limits = &self.limits;
         let mut report = TrimReport::default();

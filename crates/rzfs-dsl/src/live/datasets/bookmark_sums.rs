@@ -1,4 +1,4 @@
-//! Bookmarks that know how much of what they had has been freed since (spec 04, section 15.4).
+//! Bookmarks that track how much of their data has been freed since (spec 04, section 15.4).
 
 use crate::live::LiveError;
 use crate::live::amounts::{SpaceDelta, apply};
@@ -10,7 +10,7 @@ use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId, Txg};
 use rzfs_zap::{IntegerSize, ZapValue};
 
-/// The bookmarks of a head whose sums change with its blocks.
+/// The bookmarks of a head whose sums change as its blocks are freed.
 #[derive(Debug, Default)]
 pub(crate) struct BookmarkSums {
     zap: Option<ObjectId>,
@@ -25,7 +25,7 @@ struct Sums {
 }
 
 impl BookmarkSums {
-    /// The bookmarks of a head that were made after its last snapshot, or with it.
+    /// The bookmarks of a head that were made with its last snapshot or later.
     pub(crate) fn open(
         mos: &MosTx<'_>,
         features: &Features,
@@ -44,7 +44,7 @@ impl BookmarkSums {
         Ok(Self { zap, bookmarks })
     }
 
-    /// A block has died in the head.
+    /// Records the death of a block in the head.
     pub(crate) fn died(&mut self, pointer: &BlockPointer, delta: SpaceDelta) {
         let birth = pointer.logical_birth();
         for bookmark in self.bookmarks.iter_mut().filter(|of| birth <= of.record.creation_txg) {
@@ -56,7 +56,7 @@ impl BookmarkSums {
         }
     }
 
-    /// Writes the sums that have changed.
+    /// Writes the changed sums.
     pub(crate) fn write(&self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         let Some(zap) = self.zap else { return Ok(()) };
         for Sums { name, record, .. } in self.bookmarks.iter().filter(|of| of.is_dirty) {

@@ -1,4 +1,4 @@
-//! The space of a head, as whoever writes its files asks for it.
+//! The space of a head, as seen by the writers of its files.
 
 use super::head::LiveDataset;
 use crate::live::space::accounts::Accounts;
@@ -7,8 +7,8 @@ use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::{BlockPointer, Txg};
 use std::sync::Arc;
 
-/// Watches over the space of a head: its quotas and reservations, those of the directories above
-/// it, and the size of the pool.
+/// Enforces the space limits of a head: its quotas and reservations, those of its ancestors, and
+/// the size of the pool.
 #[derive(Clone, Debug)]
 pub struct HeadBudget {
     accounts: Arc<Accounts>,
@@ -20,7 +20,7 @@ impl HeadBudget {
         Self { accounts: Arc::clone(accounts), dataset: Arc::clone(dataset) }
     }
 
-    /// Admits a change of a txg before anything is changed; its bytes are those of the contents.
+    /// Admits a change in a txg before anything is modified; its bytes are logical.
     ///
     /// # Errors
     /// [`SpaceRefusal`].
@@ -28,27 +28,27 @@ impl HeadBudget {
         self.accounts.admit((self.dataset.id(), self.dataset.policy().copies), txg, demand)
     }
 
-    /// Bytes that contents take, with all their copies.
+    /// Bytes used by contents, with all their copies.
     #[must_use]
     pub fn with_copies(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(u64::from(self.dataset.policy().copies))
     }
 
-    /// How blocks of the head are written, if the pool can share them: blocks are shared with
-    /// datasets whose policy is the same.
+    /// How blocks of the head are written, if the pool supports sharing: blocks are shared with
+    /// datasets of the same policy.
     #[must_use]
     pub fn sharing_policy(&self) -> Option<ObjsetPolicy> {
         self.accounts.sharing().can_clone().then(|| self.dataset.policy())
     }
 
-    /// Whether one reference more to a block can be counted: no damage is in the way.
+    /// Whether another reference to a block can be counted, as no damage prevents it.
     #[must_use]
     pub fn can_count(&self, pointer: &BlockPointer) -> bool {
         let tell = |error: &_| tracing::debug!(%error, ?pointer, "a block is not shared");
         self.accounts.sharing().look_up(pointer).inspect_err(tell).is_ok()
     }
 
-    /// Space of the head as it is on disk.
+    /// Space of the head, as on disk.
     #[must_use]
     pub fn space(&self) -> SpaceUse {
         self.accounts.space(self.dataset.id())

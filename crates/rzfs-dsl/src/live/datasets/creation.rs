@@ -1,4 +1,4 @@
-//! Making datasets, and the first objects of a pool (spec 04, sections 1.3, 6 and 7; spec 01,
+//! Creating datasets, and the first objects of a pool (spec 04, sections 1.3, 6 and 7; spec 01,
 //! section 11.2).
 
 use crate::dataset::NewKeys;
@@ -30,41 +30,41 @@ use rzfs_zap::{NewZap, Normalization};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The first txg of a pool; what is made in it says that it was made in txg 1.
+/// The first txg of a pool; objects made in it are recorded as made in txg 1.
 pub(crate) const FIRST_TXG: Txg = Txg(4);
 const ORIGIN: &str = "$ORIGIN";
-/// Bits of a dataset's identity among open ones.
+/// Bits of the fsid, a dataset's identity among open ones.
 const FSID_MASK: u64 = (1 << 56) - 1;
-/// Bytes of a block of the list of deferred frees.
+/// Block size of the list of deferred frees, in bytes.
 const DEFERRED_BLOCK: u32 = 16 << 10;
 
-/// How names of files are looked up.
+/// How file names are looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameLookup {
-    /// Only as they are.
+    /// Exact match only.
     CaseSensitive,
-    /// Also without regard to case.
+    /// Also ignoring case.
     CaseInsensitive,
 }
 
-/// What a new object set is to hold.
+/// The contents of a new object set.
 pub trait NewContents {
     /// Its type.
     fn objset_type(&self) -> ObjsetType;
 
-    /// How names in it are looked up, and so those of its snapshots.
+    /// How names in it, and those of its snapshots, are looked up.
     fn names(&self) -> NameLookup {
         NameLookup::CaseSensitive
     }
 
-    /// Makes the objects that every set of this type has.
+    /// Creates the objects that every set of this type has.
     ///
     /// # Errors
-    /// They cannot be made.
+    /// They cannot be created.
     fn populate(&self, objset: &LiveObjset, tx: &dyn Transaction) -> Result<(), ContentsError>;
 }
 
-/// Where datasets are made.
+/// Creates datasets.
 pub(crate) struct Maker<'a> {
     pub(crate) mos: MosTx<'a>,
     pub(crate) dirs: &'a mut Directories,
@@ -77,7 +77,7 @@ pub(crate) struct Maker<'a> {
 pub(crate) struct Foundation {
     pub(crate) root_dir: ObjectId,
     pub(crate) root_head: ObjectId,
-    /// The directories that the MOS and blocks to be freed are charged to.
+    /// The directories charged for the MOS and for blocks to be freed.
     pub(crate) mos_dir: ObjectId,
     pub(crate) free_dir: ObjectId,
     /// The list of blocks of destroyed snapshots.
@@ -85,13 +85,13 @@ pub(crate) struct Foundation {
 }
 
 impl Maker<'_> {
-    /// The txg that is recorded as that of creation.
+    /// The recorded creation txg.
     fn creation_txg(&self) -> Txg {
         let txg = self.mos.tx().txg();
         if txg == FIRST_TXG { Txg(1) } else { txg }
     }
 
-    /// Makes the directories and datasets that every pool has.
+    /// Creates the directories and datasets that every pool has.
     pub(crate) fn found_pool(&mut self, root: NameLookup) -> Result<Foundation, LiveError> {
         let mos = self.mos;
         let now = self.environment.now();
@@ -108,7 +108,7 @@ impl Maker<'_> {
         Ok(Foundation { root_dir, root_head, mos_dir, free_dir, free_list })
     }
 
-    /// Makes the list of frees that are put off, not compressed.
+    /// Creates the list of deferred frees, uncompressed.
     pub(crate) fn create_deferred_list(&self) -> Result<ObjectId, LiveError> {
         let version = self.features.list_version();
         let id = bpobj::create(&self.mos, version, DEFERRED_BLOCK)?;
@@ -116,13 +116,13 @@ impl Maker<'_> {
         Ok(id)
     }
 
-    /// A new identity among open datasets, and one for ever.
+    /// A new fsid and a new guid.
     pub(crate) fn identities(&self) -> (u64, Guid) {
         let fsid = std::iter::repeat_with(|| self.environment.random() & FSID_MASK);
         (fsid.into_iter().find(|fsid| *fsid != 0).unwrap_or(1), self.environment.guid())
     }
 
-    /// Makes the head of a directory, without an object set.
+    /// Creates the head of a directory, without an object set.
     pub(crate) fn create_head(
         &mut self,
         dir: ObjectId,
@@ -180,8 +180,8 @@ impl Maker<'_> {
         deadlist::with_keys(&self.mos, self.features, &keys)
     }
 
-    /// The keys of that: those of the dead list of its origin's head, as far as they are older; none
-    /// where dead lists have none.
+    /// The keys of that: those of the dead list of its origin's head, as far as they are older;
+    /// none where dead lists have no keys.
     pub(crate) fn keys_of_clone(
         &mut self,
         origin: &DslDataset,
@@ -200,7 +200,7 @@ impl Maker<'_> {
         deadlist::keys_behind(&mos, list, origin, origin.creation_txg)
     }
 
-    /// Enters a clone in its origin and in the directory of that.
+    /// Adds a clone to its origin and to the origin's directory.
     fn add_clone(&mut self, origin: &mut DslDataset, clone: ObjectId) -> Result<(), LiveError> {
         let mos = self.mos;
         let next_clones = match origin.next_clones {
@@ -221,7 +221,7 @@ impl Maker<'_> {
         mos.set(clones, &number_key(clone.get()), clone.get())
     }
 
-    /// Gives a new directory and its head their key object, which is the answer.
+    /// Creates the key object of a new directory and its head, and returns it.
     pub(crate) fn encrypt(
         &mut self,
         (dir, head): (ObjectId, ObjectId),
@@ -237,7 +237,7 @@ impl Maker<'_> {
         Ok(object)
     }
 
-    /// Makes `$ORIGIN@$ORIGIN`, the snapshot of nothing from which all datasets descend.
+    /// Creates `$ORIGIN@$ORIGIN`, the empty snapshot from which all datasets descend.
     fn snapshot_origin(&mut self, head: ObjectId) -> Result<ObjectId, LiveError> {
         let mos = self.mos;
         let mut phys: DslDataset = mos.record(head)?;
@@ -266,7 +266,7 @@ impl Maker<'_> {
         Ok(id)
     }
 
-    /// Makes the object set of a new head, encrypted if there is a key.
+    /// Creates the object set of a new head, encrypted if there is a key.
     pub(crate) fn create_objset(
         &mut self,
         (name, head): (&str, ObjectId),

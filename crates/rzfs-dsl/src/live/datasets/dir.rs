@@ -1,5 +1,4 @@
-//! Directories of datasets and the space that they are charged for (spec 04, sections 2 and
-//! 12.2).
+//! Dataset directories and the space charged to them (spec 04, sections 2 and 12.2).
 
 use crate::dataset::limits::{MAX_DEPTH, SpaceLimits};
 use crate::live::LiveError;
@@ -11,18 +10,18 @@ use rzfs_format::object_type::ObjectType;
 use rzfs_format::{FormatError, ObjectId};
 use std::collections::BTreeMap;
 
-/// What a directory is charged for.
+/// Classes of space charged to a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SpaceClass {
     /// Its head dataset.
     Head,
     /// Its snapshots.
     Snapshots,
-    /// What its head reserves beyond what it has.
+    /// The unused part of its head's reservation.
     RefReservation,
-    /// The directories below it.
+    /// Its child directories.
     Children,
-    /// What those reserve beyond what they have.
+    /// The unused part of their reservations.
     ChildReservations,
 }
 
@@ -38,17 +37,17 @@ impl SpaceClass {
     }
 }
 
-/// The directories that are in use, as they are to be written.
+/// The directories in use, with pending changes.
 #[derive(Debug, Default)]
 pub(crate) struct Directories {
     entries: BTreeMap<ObjectId, Entry>,
 }
 
-/// What directories would use, where that is not what they do.
+/// Hypothetical changes of the space used by directories.
 #[derive(Default, Debug)]
 pub(crate) struct SpaceTrial {
     used: BTreeMap<ObjectId, u64>,
-    /// What is given back within a directory, and may be used in it again, however full the pool is.
+    /// Space returned within a directory, which may be used there again however full the pool is.
     given_back: Option<(ObjectId, u64)>,
 }
 
@@ -65,7 +64,7 @@ struct Entry {
 }
 
 impl Directories {
-    /// A directory as it is now.
+    /// The current record of a directory.
     pub(crate) fn get(&mut self, mos: &MosTx<'_>, id: ObjectId) -> Result<&DslDir, LiveError> {
         self.entry(mos, id).map(|entry| &entry.dir)
     }
@@ -93,7 +92,7 @@ impl Directories {
         Ok(change(&mut entry.dir))
     }
 
-    /// Charges a directory, and those above it with what it takes beyond its reservation.
+    /// Charges a directory, and its ancestors with what exceeds its reservation.
     pub(crate) fn charge(
         &mut self,
         mos: &MosTx<'_>,
@@ -116,8 +115,8 @@ impl Directories {
                 match from_child {
                     _ if dir.flags & DslDir::FLAG_USED_BREAKDOWN == 0 => {}
                     None => apply(class.of(&mut dir.breakdown), used),
-                    // `used` is what the child is charged for, what it really has changed by more
-                    // or less while it is below its reservation.
+                    // `used` is what the child is charged for; while it is below its reservation,
+                    // its real change differs.
                     Some(real) => {
                         apply(&mut dir.breakdown.children, real);
                         apply(&mut dir.breakdown.child_reservations, used.wrapping_sub(real));
@@ -151,7 +150,7 @@ impl Directories {
         })
     }
 
-    /// Changes what a directory reserves, and charges those above it for that.
+    /// Changes a directory's reservation, and charges its ancestors for it.
     pub(crate) fn set_reservation(
         &mut self,
         mos: &MosTx<'_>,
@@ -168,8 +167,8 @@ impl Directories {
         self.charge(mos, parent, SpaceClass::ChildReservations, delta)
     }
 
-    /// Bytes that can still be charged to a directory of a pool that has `pool` bytes for all of
-    /// them (spec 04, section 12.4).
+    /// Bytes that can still be charged to a directory of a pool with `pool` bytes in total (spec
+    /// 04, section 12.4).
     pub(crate) fn available(
         &mut self,
         mos: &MosTx<'_>,
@@ -179,7 +178,7 @@ impl Directories {
         self.available_in(&SpaceTrial::default(), mos, id, pool)
     }
 
-    /// The same if directories were charged as a trial has it.
+    /// The same if the charges of a trial were made.
     pub(crate) fn available_in(
         &mut self,
         trial: &SpaceTrial,
@@ -207,8 +206,8 @@ impl Directories {
         }))
     }
 
-    /// Charges a directory, and those above it with what it takes beyond its reservation, in a trial. What
-    /// is taken from it that way stays in `within`, if that is one of these.
+    /// Charges a directory, and its ancestors with what exceeds its reservation, in a trial. Space
+    /// subtracted this way stays in `within`, if that is one of them.
     pub(crate) fn try_charge(
         &mut self,
         trial: &mut SpaceTrial,
@@ -235,17 +234,17 @@ impl Directories {
         Err(LiveError::corrupt(id)(FormatError::invalid("DSL directory", "its parents are a loop")))
     }
 
-    /// The directories that were in use, as they are now.
+    /// The directories used so far, with their current records.
     pub(crate) fn known(&self) -> impl Iterator<Item = (ObjectId, &DslDir)> {
         self.entries.iter().map(|(id, entry)| (*id, &entry.dir))
     }
 
-    /// Forgets a directory that is destroyed.
+    /// Forgets a destroyed directory.
     pub(crate) fn forget(&mut self, id: ObjectId) {
         self.entries.remove(&id);
     }
 
-    /// Writes what has changed.
+    /// Writes the changed directories.
     pub(crate) fn write(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         for (id, entry) in &mut self.entries {
             if std::mem::take(&mut entry.is_dirty) {
@@ -255,7 +254,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Makes a directory without head: `name` in `parent`, or the root.
+    /// Creates a directory without a head: `name` in `parent`, or the root.
     pub(crate) fn create(
         &mut self,
         mos: &MosTx<'_>,

@@ -1,5 +1,5 @@
-//! Space that is given back: what died in a txg, what was put off, and what destroyed datasets
-//! left (spec 06, sections 7.3, 19.3 and 22).
+//! Freed space: blocks freed in a txg, deferred frees, and blocks of destroyed datasets (spec 06,
+//! sections 7.3, 19.3 and 22).
 
 use super::dir::{Directories, SpaceClass};
 use super::livelist;
@@ -16,11 +16,11 @@ use rzfs_format::bpobj::ListMark;
 use rzfs_format::features::Feature;
 use rzfs_format::{BlockPointer, ObjectId};
 
-/// The name of the list of blocks that are freed with the next txg.
+/// The name of the list of blocks freed with the next txg.
 const DEFERRED: &str = "sync_bplist";
 
-/// Moves to the directory of what is lost all space that was to be freed and cannot be found
-/// because of damage: nothing is left to be freed.
+/// Moves to the leak directory all space that was to be freed and cannot be found because of
+/// damage: nothing remains to be freed.
 fn leak_rest(mos: &MosTx<'_>, dirs: &mut Directories, free_dir: ObjectId) -> Result<(), LiveError> {
     let from = dirs.get(mos, free_dir)?;
     let signed = u64::cast_signed;
@@ -37,7 +37,7 @@ fn leak_rest(mos: &MosTx<'_>, dirs: &mut Directories, free_dir: ObjectId) -> Res
     charge_lost(mos, dirs, free_dir, lost)
 }
 
-/// Charges the directory of what is lost, which is made if need be beside that of what is freed.
+/// Charges the leak directory, which is created beside the free directory if needed.
 fn charge_lost(
     mos: &MosTx<'_>,
     dirs: &mut Directories,
@@ -62,17 +62,17 @@ fn not_counted(error: &LiveError) {
 /// Blocks to be freed, and the lists in the MOS that hold more of them.
 #[derive(Debug)]
 pub(crate) struct FreeLists {
-    /// Died in this txg.
+    /// Freed in this txg.
     pub(crate) now: Vec<BlockPointer>,
-    /// Put off to the next txg that writes anything.
+    /// Deferred to the next txg that writes anything.
     deferred: ObjectId,
     /// Of destroyed snapshots.
     background: Option<ObjectId>,
-    /// What that space is charged to.
+    /// The directory charged for that space.
     free_dir: Option<ObjectId>,
     has_background: bool,
     has_livelists: bool,
-    /// Datasets that are being destroyed.
+    /// Datasets being destroyed.
     pub(crate) destroyed: Option<DestroyedList>,
 }
 
@@ -94,8 +94,8 @@ impl FreeLists {
         }
     }
 
-    /// Frees what died in this pass, or puts it off: without log space maps, what dies from pass
-    /// `put_off_from` on is freed with the next txg.
+    /// Frees the blocks that died in this pass, or defers them: without log space maps, frees from
+    /// pass `put_off_from` on are deferred to the next txg.
     pub(crate) fn free_dead(
         &mut self,
         mos: &MosTx<'_>,
@@ -115,7 +115,7 @@ impl FreeLists {
         Ok(())
     }
 
-    /// Frees what earlier txgs put off, up to `limit` blocks of it.
+    /// Frees up to `limit` blocks deferred by earlier txgs.
     pub(crate) fn free_deferred(
         &mut self,
         mos: &MosTx<'_>,
@@ -132,7 +132,7 @@ impl FreeLists {
         }
     }
 
-    /// Has another list take the place of a damaged one, which may not be appended to.
+    /// Replaces a damaged list, which may not be appended to.
     fn replace_deferred(&mut self, mos: &MosTx<'_>, features: &Features) -> Result<(), LiveError> {
         let new = bpobj::create(mos, features.list_version(), bpobj::LIST_BLOCK)?;
         mos.set(DIRECTORY, DEFERRED, new.get())?;
@@ -141,7 +141,7 @@ impl FreeLists {
         Ok(())
     }
 
-    /// Charges for what this txg could not free because of damage; old pools do not count it.
+    /// Charges for what this txg could not free because of damage; old pools do not track it.
     pub(crate) fn settle_leaks(
         &self,
         mos: &MosTx<'_>,
@@ -153,25 +153,24 @@ impl FreeLists {
         charge_lost(mos, dirs, dir, lost).unless_damaged(not_counted).map(drop)
     }
 
-    /// The list of what destroyed snapshots had, for somebody who puts something on it; old pools
-    /// have none.
+    /// The list of blocks of destroyed snapshots, to append to; old pools have none.
     pub(crate) const fn background(&mut self) -> Option<ObjectId> {
         self.has_background = self.background.is_some();
         self.background
     }
 
-    /// What the space is charged to that is still to be freed.
+    /// The directory charged for space that is still to be freed.
     pub(crate) const fn free_dir(&self) -> Option<ObjectId> {
         self.free_dir
     }
 
-    /// Whether something is left to be freed in later txgs.
+    /// Whether blocks remain to be freed in later txgs.
     pub(crate) const fn has_background(&self) -> bool {
         self.has_background || self.has_livelists || self.destroyed.is_some()
     }
 
-    /// Frees some of what destroyed snapshots and datasets left. What cannot be found because of
-    /// damage is leaked when nothing else is left.
+    /// Frees some blocks of destroyed snapshots and datasets. What cannot be found because of
+    /// damage is leaked when nothing else remains.
     pub(crate) fn free_background(
         &mut self,
         mos: &MosTx<'_>,
@@ -211,7 +210,7 @@ impl FreeLists {
         charged.unless_damaged(not_counted).map(drop)
     }
 
-    /// The lists of a pool that is on disk.
+    /// The lists of a pool on disk.
     pub(crate) fn open<M: MosSource>(
         mos: &M,
         free_dir: Option<ObjectId>,

@@ -1,10 +1,10 @@
-//! Generations of a head: its contents, until others take their place.
+//! Generations of a head: its contents, until they are replaced.
 //!
-//! A rollback, or receiving a stream, exchanges what a head has while its files are in use. Whoever
-//! works with a head holds the generation that it has begun with, and everything that belongs
-//! together is in there: the object set and its intent log. So nobody mixes two of them. A
-//! generation that is superseded refuses everything ([`DmuError::Superseded`]) and stays until its
-//! last user has gone and all blocks have been freed that its transactions have still allocated.
+//! A rollback or a receive exchanges a head's contents while its files are in use. A user of a head
+//! holds the generation it started with, which keeps together what belongs together: the object set
+//! and its intent log. So two of them are never mixed. A superseded generation refuses everything
+//! ([`DmuError::Superseded`]) and stays until its last user is gone and all blocks allocated by its
+//! transactions have been freed.
 //!
 //! [`DmuError::Superseded`]: rzfs_dmu::DmuError::Superseded
 
@@ -19,7 +19,7 @@ use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockPointer, Txg};
 use std::sync::Arc;
 
-/// The contents of a head, as long as it has these.
+/// The contents of a head, until they are replaced.
 #[derive(Debug)]
 pub struct Generation {
     objset: LiveObjset,
@@ -33,7 +33,7 @@ impl Generation {
         Self { objset, scope, log: IntentLog::default(), log_space: LogSpace::default() }
     }
 
-    /// What is on disk.
+    /// The generation on disk.
     pub(crate) fn open(objset: Objset) -> Self {
         let flags = objset.block().flags;
         let scope = match objset.objset_type() {
@@ -57,7 +57,7 @@ impl Generation {
         &self.objset
     }
 
-    /// What of its space is counted for owners.
+    /// Which space is accounted to owners.
     pub(crate) const fn scope(&self) -> AccountingScope {
         self.scope
     }
@@ -70,24 +70,24 @@ impl Generation {
         &self.log_space
     }
 
-    /// Gives the intent log a new header, and frees blocks that the log had and that this header
-    /// does not lead to, both with the transaction's txg.
+    /// Gives the intent log a new header, and frees log blocks that this header no longer reaches,
+    /// both with the transaction's txg.
     pub fn change_log(&self, tx: &dyn Transaction, header: ZilHeader, frees: &[BlockPointer]) {
         self.log_space.free(tx.txg(), frees);
         self.objset.set_log_header(tx, header);
     }
 
-    /// Counts references of the intent log, whose header changes in the same txg, to blocks.
+    /// Counts block references of the intent log, whose header changes in the same txg.
     pub(crate) fn share_with_log(&self, tx: &dyn Transaction, blocks: &[BlockPointer]) {
         self.log_space.share(tx.txg(), blocks);
     }
 
-    /// Whether somebody else has it, or a part of it.
+    /// Whether another holder has it, or a part of it.
     fn is_used(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1 || self.objset.is_shared()
     }
 
-    /// Whether transactions have allocated blocks that nobody has freed yet.
+    /// Whether transactions have allocated blocks that are not freed yet.
     fn has_orphans(&self) -> bool {
         self.objset.has_orphans() || self.log.has_orphans()
     }
@@ -99,7 +99,7 @@ impl Generation {
     }
 }
 
-/// The generations of a head that somebody may have.
+/// The generations of a head that may be in use.
 #[derive(Debug)]
 pub(super) struct Generations {
     pub(super) current: Arc<Generation>,
@@ -111,15 +111,15 @@ impl Generations {
         Self { current: Arc::new(first), superseded: Vec::new() }
     }
 
-    /// Exchanges the contents in the txg that is being synced, which has written what it changes
-    /// of the old ones. New ones that have no intent log are not dirty in it.
+    /// Exchanges the contents in the syncing txg, which has written the changes of the old ones.
+    /// New ones without an intent log are not dirty in it.
     pub(super) fn replace(&mut self, tx: &SyncTx<'_>, objset: Objset) -> Superseded {
         let new = Arc::new(Generation::open(objset));
         if new.objset.log_header().ok() != Some(ZilHeader::default()) {
             new.objset.set_log_header(tx, ZilHeader::default());
         }
         let old = std::mem::replace(&mut self.current, new);
-        // Nobody but this txg frees what it has.
+        // Only this txg frees its blocks.
         let objset = old.objset.synced().kept();
         old.objset.supersede();
         let log = old.log.end(tx.txg());
@@ -127,8 +127,8 @@ impl Generations {
         Superseded { objset, log }
     }
 
-    /// Blocks of superseded generations that a txg frees when it is synced. A generation goes when
-    /// nobody has it any more.
+    /// Blocks of superseded generations that a txg frees when it is synced. A generation is dropped
+    /// when it is no longer in use.
     pub(super) fn take_orphans(&mut self, txg: Txg) -> Vec<BlockPointer> {
         let mut orphans = Vec::new();
         self.superseded.retain(|old| {
@@ -147,7 +147,7 @@ impl Generations {
         self.current.is_used() || self.superseded.iter().any(Generation::is_used)
     }
 
-    /// Whether nothing of them has to be written or freed any more, as of a txg on disk.
+    /// Whether nothing remains to be written or freed, as of a txg on disk.
     pub(super) fn is_idle(&self, synced: Txg) -> bool {
         self.superseded.is_empty()
             && self.current.objset.is_clean()
@@ -155,7 +155,7 @@ impl Generations {
     }
 }
 
-/// What is left of contents that others have taken the place of.
+/// The remains of replaced contents.
 pub(crate) struct Superseded {
     objset: Objset,
     /// Blocks of the intent log; `None` if only the header knows them.
@@ -163,7 +163,7 @@ pub(crate) struct Superseded {
 }
 
 impl Superseded {
-    /// Blocks of the intent log, none of which leads anywhere any more.
+    /// Blocks of the intent log, detached from the chain.
     pub(crate) fn log_blocks(self) -> Result<Vec<BlockPointer>, DmuError> {
         let Self { objset, log } = self;
         match log {

@@ -1,5 +1,5 @@
-//! A head dataset that is being changed: its object set, and the space that it is charged for
-//! (spec 04, sections 3 and 8).
+//! A head dataset open for changes: its object set, and the space charged to it (spec 04, sections
+//! 3 and 8).
 
 use crate::accounting::UsageChanges;
 use crate::dataset::property::{DatasetProperty, Inheritance};
@@ -40,10 +40,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Blocks above this need a feature.
+/// Larger blocks need a feature.
 const OLD_MAX_BLOCK: u64 = 128 << 10;
 
-/// A head dataset, as everybody sees it who changes its files.
+/// A head dataset, as seen by all writers of its files.
 pub struct LiveDataset {
     id: ObjectId,
     name: Mutex<String>,
@@ -52,7 +52,7 @@ pub struct LiveDataset {
     settings: Mutex<Arc<DatasetSettings>>,
     observers: Mutex<Vec<Weak<dyn SettingsObserver>>>,
     counters: Arc<ObjsetCounters>,
-    /// Whether its livelist misses blocks, as it could not be found.
+    /// Whether blocks are missing from its livelist, as it could not be found.
     livelist_misses: AtomicBool,
     progress: Progress,
 }
@@ -82,7 +82,7 @@ impl LiveDataset {
         }
     }
 
-    /// Opens a head that is on disk.
+    /// Opens a head on disk.
     pub(crate) fn open(
         dataset: &Dataset,
         objset: Objset,
@@ -101,7 +101,7 @@ impl LiveDataset {
         self.name.lock().clone()
     }
 
-    /// What its properties say.
+    /// Its property values.
     #[must_use]
     pub fn settings(&self) -> Arc<DatasetSettings> {
         Arc::clone(&self.settings.lock())
@@ -112,7 +112,7 @@ impl LiveDataset {
         self.observers.lock().push(observer);
     }
 
-    /// Takes over name and properties of the dataset as it is on disk.
+    /// Updates name and properties from the dataset on disk.
     pub(super) fn follow(&self, dataset: &Dataset, has_lz4: bool) -> Result<(), DatasetError> {
         let settings = Arc::new(DatasetSettings::of_dataset(dataset)?);
         self.set_policy(policy::of_dataset(dataset, has_lz4)?);
@@ -135,48 +135,47 @@ impl LiveDataset {
         self.id
     }
 
-    /// What it has at this moment. Whoever does several things with it holds on to this.
+    /// Its current generation. Hold on to it across several operations.
     #[must_use]
     pub fn generation(&self) -> Arc<Generation> {
         Arc::clone(&self.generations.read().current)
     }
 
-    /// What is counted about it.
+    /// Its counters.
     #[must_use]
     pub const fn counters(&self) -> &Arc<ObjsetCounters> {
         &self.counters
     }
 
-    /// The object set that it has at this moment.
+    /// Its current object set.
     #[must_use]
     pub fn objset(&self) -> LiveObjset {
         self.generations.read().current.objset().clone()
     }
 
-    /// Gives it other contents in the txg that is being synced, which has written what it changes
-    /// of the old ones; nothing of younger txgs reaches either. Only the new ones are in use from
-    /// now on.
+    /// Replaces its contents in the syncing txg, which has written the changes of the old ones;
+    /// nothing of younger txgs reaches either. Only the new ones are in use from now on.
     pub(crate) fn replace(&self, tx: &SyncTx<'_>, contents: Objset) -> Superseded {
         self.generations.write().replace(tx, contents)
     }
 
-    /// Blocks of contents that it had, which a txg frees when it is synced.
+    /// Blocks of its former contents that a txg frees when it is synced.
     pub(crate) fn take_orphans(&self, txg: Txg) -> Vec<BlockPointer> {
         self.generations.write().take_orphans(txg)
     }
 
-    /// Notes how far has come what is received into it and can be resumed: everything before that
-    /// place is in this txg or in older ones.
+    /// Records the progress of a resumable receive into it: everything before that point is in this
+    /// txg or in older ones.
     pub(crate) fn note_progress(&self, txg: Txg, point: ResumePoint) {
         self.progress.note(txg, point);
     }
 
-    /// How far it has come with a txg, if that is not on disk yet.
+    /// Its progress with a txg, if that is not on disk yet.
     pub(crate) fn take_progress(&self, txg: Txg) -> Option<ResumePoint> {
         self.progress.take(txg)
     }
 
-    /// Whether something of it is dirty in a txg.
+    /// Whether it has dirty data in a txg.
     pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
         self.generations.read().current.objset().is_dirty(txg)
     }
@@ -186,7 +185,7 @@ impl LiveDataset {
         self.generations.read().current.objset().is_locked()
     }
 
-    /// Whether a txg that is on disk has left nothing to write or free.
+    /// Whether a txg on disk has left nothing to write or free.
     pub(super) fn is_idle(&self, synced: Txg) -> bool {
         self.generations.read().is_idle(synced)
     }
@@ -197,12 +196,12 @@ impl LiveDataset {
         generations.has_orphans() || !generations.current.log().is_idle(txg)
     }
 
-    /// Whether somebody but the pool has it.
+    /// Whether it is in use outside the pool.
     pub(super) fn is_used(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1 || self.generations.read().is_used()
     }
 
-    /// How its blocks are written from the next txg on.
+    /// Sets how its blocks are written from the next txg on.
     pub fn set_policy(&self, policy: ObjsetPolicy) {
         *self.policy.lock() = policy;
     }
@@ -214,36 +213,36 @@ impl LiveDataset {
     }
 }
 
-/// What syncing changes besides a dataset itself.
+/// What syncing a dataset changes besides the dataset itself.
 pub(crate) struct SyncTargets<'a> {
     pub(crate) mos: MosTx<'a>,
     pub(crate) dirs: &'a mut Directories,
     pub(crate) features: &'a mut Features,
     pub(crate) frees: &'a mut Vec<BlockPointer>,
-    /// Blocks that have got one more owner.
+    /// Blocks that gained an owner.
     pub(crate) shared: &'a mut Vec<BlockPointer>,
     pub(crate) written: &'a mut BTreeMap<ObjectId, DslDataset>,
-    /// Nothing where the pool has no place to count them.
+    /// `None` where the pool cannot account for leaks.
     pub(crate) leaks: Option<&'a Leaks>,
     pub(crate) deflation: Deflation<'a>,
-    /// Blocks of an entry of a livelist from which on a new one is begun.
+    /// Number of blocks after which a livelist starts a new entry.
     pub(crate) livelist_max_entries: u64,
 }
 
-/// The txg of the snapshot that every pool has, of nothing.
+/// The txg of the empty origin snapshot.
 const FIRST_SNAPSHOT: Txg = Txg(1);
 
-/// What the blocks of one sync do to a dataset's space.
+/// The effect of one sync's blocks on a dataset's space.
 struct HeadAccounting<'a> {
     deflation: Deflation<'a>,
     previous_txg: Txg,
     born: SpaceDelta,
     freed: SpaceDelta,
-    /// Bytes of objects that were freed, of which damage hides where they are.
+    /// Bytes of freed objects whose location is lost by damage.
     lost: u64,
     frees: Vec<BlockPointer>,
     shared: Vec<BlockPointer>,
-    /// Blocks that the snapshot before still has.
+    /// Blocks that the previous snapshot still has.
     dead: Vec<BlockPointer>,
     bookmarks: BookmarkSums,
     livelist: Option<LivelistChanges>,
@@ -311,7 +310,7 @@ impl SpaceOwner for HeadAccounting<'_> {
     }
 }
 
-/// The features that a dataset with such a block uses.
+/// The features used by a dataset that has such a block.
 fn features_of(pointer: &BlockPointer) -> impl Iterator<Item = Feature> {
     let large = (pointer.logical_size() > OLD_MAX_BLOCK).then_some(Feature::LargeBlocks);
     let checksum = match pointer.checksum_function() {
@@ -327,7 +326,7 @@ fn features_of(pointer: &BlockPointer) -> impl Iterator<Item = Feature> {
 }
 
 impl LiveDataset {
-    /// Writes what is dirty in the txg, and charges for it.
+    /// Writes the dirty data of the txg, and charges for it.
     pub(crate) fn sync(&self, around: &mut SyncTargets<'_>) -> Result<(), LiveError> {
         let (mos, contents) = (around.mos, self.generation());
         let mut phys: DslDataset = mos.record(self.id)?;
@@ -340,7 +339,7 @@ impl LiveDataset {
         let livelist = livelist::of_dir(&mos, around.features, phys.dir).unless_damaged(
             |error| tracing::warn!(%error, dataset = %self.id, "a livelist misses blocks"),
         )?;
-        // What it has missed it never gets.
+        // What it has missed is never added.
         let has_missed = match livelist {
             None => {
                 self.livelist_misses.store(true, Ordering::Relaxed);
@@ -384,7 +383,7 @@ impl LiveDataset {
             livelist.write(&mos, around.features, phys.dir, around.deflation)?;
         }
         phys.root = synced.root;
-        // What snapshots may have goes on being charged to the dataset.
+        // Space that snapshots may have is still charged to the dataset.
         if let Some(leaks) = around.leaks.filter(|_| phys.previous_snapshot_txg <= FIRST_SNAPSHOT) {
             let mut left = phys.unique;
             apply(&mut left, born.used.wrapping_sub(freed.used));
@@ -411,7 +410,7 @@ impl LiveDataset {
         Ok(())
     }
 
-    /// Takes over blocks that were born, and those that were freed.
+    /// Accounts for blocks born and blocks freed.
     fn charge(
         &self,
         around: &mut SyncTargets<'_>,
@@ -428,7 +427,7 @@ impl LiveDataset {
         let charged = phys.unique.max(reserved).wrapping_sub(before).cast_signed();
         let (mos, dir) = (around.mos, phys.dir);
         around.dirs.charge(&mos, dir, SpaceClass::Head, SpaceDelta { used: charged, ..delta })?;
-        // What was reserved already is not charged again.
+        // Space already reserved is not charged again.
         let from_reservation = delta.used.wrapping_sub(charged);
         let classes = (SpaceClass::RefReservation, SpaceClass::Head);
         around.dirs.transfer(&mos, dir, classes, from_reservation)
@@ -446,8 +445,8 @@ impl LiveDataset {
         Ok(value.and_then(|value| value.first_u64()).unwrap_or(0))
     }
 
-    /// Puts blocks that the snapshot before has on the dead list. What has no place on a damaged
-    /// one is leaked when its last snapshot goes.
+    /// Puts blocks of the previous snapshot on the dead list. What cannot be put on a damaged one
+    /// is leaked when its last snapshot is destroyed.
     fn bury(
         &self,
         around: &mut SyncTargets<'_>,
@@ -465,7 +464,7 @@ impl LiveDataset {
                 |error| tracing::warn!(%error, dataset = %self.id, "blocks will never be freed"),
             )?;
         }
-        // Where nobody can tell what snapshots have, the head goes on paying for it.
+        // If the snapshots' share is unknown, the head is still charged for it.
         let origin_txg = origin_txg(around, phys.dir).unless_damaged(
             |error| tracing::warn!(%error, "what snapshots have is not counted any more"),
         )?;
@@ -500,7 +499,7 @@ impl LiveDataset {
         around.dirs.transfer(&mos, phys.dir, classes, to_snapshots)
     }
 
-    /// Marks the dataset as a user of features.
+    /// Marks features as used by the dataset.
     fn activate(
         &self,
         around: &mut SyncTargets<'_>,
@@ -516,7 +515,7 @@ impl LiveDataset {
     }
 }
 
-/// What a head reserves beyond what it has of its own.
+/// The part of a head's reservation beyond its unique bytes.
 pub(crate) const fn refreservation_excess(reserved: u64, unique: u64) -> u64 {
     reserved.saturating_sub(unique)
 }

@@ -1,8 +1,7 @@
 //! The heads of a pool that are open for changes.
 //!
-//! A head is open as long as somebody has it or something of it is dirty. Opening reads the last
-//! durable uberblock; that is right only for heads that are not open, so both are done under one
-//! lock.
+//! A head is open as long as it is in use or dirty. Opening reads the last durable uberblock, which
+//! is only correct for heads that are not open; so both are done under one lock.
 
 use super::head::LiveDataset;
 use crate::dataset::{Dataset, DatasetError, DatasetTree};
@@ -16,10 +15,10 @@ use rzfs_format::{ObjectId, Txg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Txgs after which a head that nobody uses is closed: its log may need some.
+/// Txgs after which an unused head is closed: its log may need some.
 pub(crate) const SYNCS_TO_CLOSE: usize = 3;
 
-/// The heads that are open, and how others are opened.
+/// The open heads, and how others are opened.
 #[derive(Debug)]
 pub(crate) struct Heads {
     /// Taken before the locks of accounts and of what is durable.
@@ -33,7 +32,7 @@ pub(crate) struct Heads {
 #[derive(Debug, Default)]
 struct OpenHeads {
     open: BTreeMap<ObjectId, Arc<LiveDataset>>,
-    /// Destroyed in the txg that is being synced: on disk they exist still.
+    /// Destroyed in the syncing txg: on disk they still exist.
     destroyed: BTreeSet<ObjectId>,
 }
 
@@ -48,7 +47,7 @@ impl OpenHeads {
         self.open.values().cloned().collect()
     }
 
-    /// Closes the heads that nobody has and of which nothing is dirty; tells which.
+    /// Closes the heads that are neither in use nor dirty; returns them.
     fn close_unused(&mut self, synced: Txg) -> Vec<ObjectId> {
         let mut closed = Vec::new();
         self.open.retain(|id, dataset| {
@@ -61,7 +60,7 @@ impl OpenHeads {
         closed
     }
 
-    /// Whether one of the heads has its key from an encryption root.
+    /// Whether one of the heads gets its key from an encryption root.
     fn has_key_of(&self, tree: &DatasetTree, root: &str) -> Result<bool, DatasetError> {
         for head in self.open.keys() {
             let above = tree.by_object(*head)?.encryption_root()?;
@@ -89,7 +88,7 @@ impl Heads {
         }
     }
 
-    /// Adds a head that was made.
+    /// Adds a newly created head.
     pub(crate) fn insert(&self, dataset: LiveDataset) -> Arc<LiveDataset> {
         self.heads.lock().insert(dataset)
     }
@@ -105,8 +104,7 @@ impl Heads {
     /// Opens a head for changes.
     ///
     /// # Errors
-    /// [`DatasetError`]: it cannot be read, is a snapshot, or has not got everything yet that it is to
-    /// receive.
+    /// [`DatasetError`]: it cannot be read, is a snapshot, or a receive into it is unfinished.
     pub(crate) fn open(&self, dataset: &Dataset) -> Result<Arc<LiveDataset>, DatasetError> {
         dataset.require_consistent()?;
         self.close_locked(dataset.object());
@@ -123,8 +121,7 @@ impl Heads {
         self.open_current(&mut heads, &current)
     }
 
-    /// Opens a head that is to get the rest of what it was receiving, for one who has it alone; `None`
-    /// if somebody has it.
+    /// Opens a head exclusively, to resume a receive into it; `None` if it is in use.
     ///
     /// # Errors
     /// [`DatasetError`]: it cannot be read.
@@ -142,7 +139,7 @@ impl Heads {
         }
     }
 
-    /// A dataset as it is now: what the caller saw may have been changed and closed since.
+    /// The current dataset: what the caller saw may have been changed and closed since.
     fn current(&self, heads: &OpenHeads, dataset: &Dataset) -> Result<Dataset, DatasetError> {
         let current = self.durable.dataset_tree()?.open(dataset.name())?;
         let is_destroyed = heads.destroyed.contains(&dataset.object());
@@ -166,7 +163,7 @@ impl Heads {
         Ok(heads.insert(open))
     }
 
-    /// Opens a head for the sake of its intent log, perhaps without its key.
+    /// Opens a head for its intent log, possibly without its key.
     pub(crate) fn open_for_log(
         &self,
         dataset: &Dataset,
@@ -177,22 +174,22 @@ impl Heads {
         Ok(self.insert(open))
     }
 
-    /// Has a head closed that was opened without its key, for its intent log.
+    /// Closes a head that was opened without its key, for its intent log.
     fn close_locked(&self, id: ObjectId) {
         for _ in 0..SYNCS_TO_CLOSE {
             let is_locked = self.get(id).is_some_and(|open| open.is_locked());
             let sync = || self.engine.wait_synced_unless_suspended(self.engine.open_txg());
-            // What cannot be synced stays open.
+            // It stays open if it cannot be synced.
             if !is_locked || sync().is_err() {
                 return;
             }
         }
     }
 
-    /// Forgets the key of an encryption root, unless an open head has its key from it; tells
-    /// whether it was forgotten.
+    /// Forgets the key of an encryption root, unless an open head uses it; returns whether it was
+    /// forgotten.
     pub(crate) fn forget_key(&self, root: &Dataset) -> Result<bool, DatasetError> {
-        // Nobody opens a head meanwhile.
+        // No head is opened meanwhile.
         let heads = self.heads.lock();
         let tree = self.durable.dataset_tree()?;
         let is_free = !heads.has_key_of(&tree, root.name())?;
@@ -209,12 +206,12 @@ impl Heads {
         self.heads.lock().open.get(&id).is_some_and(|dataset| dataset.has_busy_log(txg))
     }
 
-    /// Whether somebody has a head open.
+    /// Whether a head is open elsewhere.
     pub(crate) fn is_used(&self, id: ObjectId) -> bool {
         self.heads.lock().open.get(&id).is_some_and(LiveDataset::is_used)
     }
 
-    /// Takes a head away that is to be destroyed, unless somebody has it.
+    /// Removes a head that is to be destroyed, unless it is in use.
     pub(crate) fn retire(&self, id: ObjectId) -> bool {
         let mut heads = self.heads.lock();
         if heads.open.get(&id).is_some_and(LiveDataset::is_used) {
@@ -224,8 +221,8 @@ impl Heads {
         heads.destroyed.insert(id)
     }
 
-    /// Drops what logs have of a txg, which is on disk now, and has open heads follow what it has
-    /// changed about the datasets with these names and those below them.
+    /// Drops log records of a txg, which is now on disk, and updates open heads with these names,
+    /// and those below them, from what it changed.
     pub(crate) fn settle(&self, txg: Txg, changed: &[String]) {
         let open = {
             let mut heads = self.heads.lock();

@@ -1,11 +1,11 @@
-//! Livelists: which blocks a clone has of its own, so that destroying it does not take a walk
-//! (spec 04, section 10).
+//! Livelists: the blocks unique to a clone, so that destroying it does not need a walk (spec 04,
+//! section 10).
 //!
 //! ```text
 //! directory of a clone: com.delphix:livelist ──> ZAP: txg -> list of blocks born and dead since
 //! object directory: com.delphix:deleted_clones ──> livelists whose blocks are to be freed
 //! ```
-//! What was born and died cancels out, wherever it is; the rest is what the clone has.
+//! Births and deaths cancel out, wherever they are; the rest is what the clone has.
 
 use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta};
@@ -24,16 +24,16 @@ use rzfs_format::{BlockPointer, ObjectId, Txg, VdevId};
 use std::collections::HashMap;
 
 const FIELD: &str = "com.delphix:livelist";
-/// Most entries of one part of a livelist. Another one is begun after `zfs_livelist_max_entries` of
-/// them and what one txg adds; all are in memory at once.
+/// Maximum entries of one part of a livelist. A new part is started after
+/// `zfs_livelist_max_entries` and the additions of one txg; all are in memory at once.
 const MOST_ENTRIES: usize = 1 << 22;
 const DELETED: &str = "com.delphix:deleted_clones";
 
-/// What one sync of a clone does to its livelist.
+/// Changes of a clone's livelist by one sync.
 #[derive(Debug)]
 pub(crate) struct LivelistChanges {
     list: ObjectId,
-    /// Blocks up to this txg are the origin's.
+    /// Blocks up to this txg belong to the origin.
     origin: Txg,
     max_entries: u64,
     born: Vec<BlockPointer>,
@@ -52,7 +52,7 @@ pub(crate) fn of_dir(
     mos.object_of(dir, FIELD)
 }
 
-/// Gives the directory of a new clone an empty livelist, if the pool has any.
+/// Creates an empty livelist for the directory of a new clone, if the pool supports them.
 pub(crate) fn create(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -67,8 +67,8 @@ pub(crate) fn create(
     features.add(mos, Feature::LiveList, 1)
 }
 
-/// Takes a directory's livelist away: its blocks are found by walking then. What is damaged of the
-/// list stays allocated.
+/// Removes a directory's livelist: its blocks are then found by a walk. Damaged parts of the list
+/// stay allocated.
 pub(crate) fn remove(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -81,7 +81,7 @@ pub(crate) fn remove(
 }
 
 impl LivelistChanges {
-    /// After `max_entries` blocks in an entry of the list a new one is begun.
+    /// After `max_entries` blocks in an entry of the list a new one is started.
     pub(crate) const fn new(list: ObjectId, origin: Txg, max_entries: u64) -> Self {
         Self { list, origin, max_entries, born: Vec::new(), died: Vec::new() }
     }
@@ -102,8 +102,8 @@ impl LivelistChanges {
         }
     }
 
-    /// Appends what was born, and then what died, to the livelist of directory `dir`. A list that
-    /// is damaged is given up: the blocks of the clone are found by walking then.
+    /// Appends births, and then deaths, to the livelist of directory `dir`. A damaged list is
+    /// dropped: the blocks of the clone are then found by a walk.
     pub(crate) fn write(
         self,
         mos: &MosTx<'_>,
@@ -147,8 +147,8 @@ impl LivelistChanges {
     }
 }
 
-/// Frees the blocks of one entry of one livelist of a destroyed clone; answers with their sums,
-/// or `None` if there is nothing to do.
+/// Frees the blocks of one entry of one livelist of a destroyed clone; returns their sums, or
+/// `None` if there is nothing to do.
 pub(crate) fn delete_some(
     mos: &MosTx<'_>,
     features: &mut Features,
@@ -165,7 +165,7 @@ pub(crate) fn delete_some(
     };
     let keys = deadlist::keys(mos, list).unless_damaged(lost)?.unwrap_or_default();
     if let Some((key, blocks)) = keys.into_iter().next() {
-        // Its name first: whatever damage ends this, nobody takes it for a list again.
+        // Its name first: if damage interrupts this, it is not taken for a list again.
         mos.remove(list, number_key(key.get()).as_str())?;
         let mut sums = SpaceDelta::default();
         if features.is_empty_list(blocks) {
@@ -191,8 +191,8 @@ pub(crate) fn delete_some(
 }
 
 /// The blocks of a list that were born and have not died since: none when a part of the list is
-/// damaged, as the deaths of others may be in it, or when it is longer than any that is written.
-/// What is left of the list is of no use then.
+/// damaged, as deaths may be lost with it, or when it is too long to be valid. The rest of the list
+/// is then useless.
 fn survivors(
     mos: &MosTx<'_>,
     list: ObjectId,

@@ -7,22 +7,22 @@ use rzfs_dmu::write::{DedupPolicy, DuplicateTest, ObjsetPolicy, RedundantMetadat
 use rzfs_format::checksum::ChecksumFunction;
 use rzfs_format::compression::CompressionFunction;
 
-/// Bits of the property `compression` that are the function; the level is above.
+/// Bits of the property `compression` for the function; the level is above.
 const COMPRESSION_BITS: u32 = 7;
 
-/// What metadata are compressed with, and data whose compression is just `on`.
+/// The compression of metadata, and of data when the property is just `on`.
 pub(crate) const fn default_compression(has_lz4: bool) -> CompressionFunction {
     if has_lz4 { CompressionFunction::Lz4 } else { CompressionFunction::Lzjb }
 }
 
-/// The policy that a dataset's properties make.
+/// The policy given by a dataset's properties.
 pub(crate) fn of_dataset(dataset: &Dataset, has_lz4: bool) -> Result<ObjsetPolicy, DatasetError> {
     of_properties(has_lz4, |property| {
         dataset.stored_number(property).map(Option::unwrap_or_default)
     })
 }
 
-/// The policy that stored numbers make; those that no property can have count as the default.
+/// The policy given by stored numbers; invalid ones count as the default.
 pub(crate) fn of_properties<E>(
     has_lz4: bool,
     mut number: impl FnMut(DatasetProperty) -> Result<u64, E>,
@@ -48,7 +48,7 @@ pub(crate) fn of_properties<E>(
     })
 }
 
-/// The functions by which dedup tables know blocks, and those of them that need a comparison.
+/// The checksum functions of dedup tables, and whether they need verification.
 fn dedup(stored: u64) -> Option<DedupPolicy> {
     use ChecksumFunction::{Blake3, EdonR, On, Sha256, Sha512, Skein};
     const VERIFY: u64 = 1 << 8;

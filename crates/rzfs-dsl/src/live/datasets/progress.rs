@@ -1,32 +1,32 @@
-//! How far a receive into a head has come, until that is on disk.
+//! Progress of a receive into a head, until it is on disk.
 
 use crate::mos::resume::ResumePoint;
 use parking_lot::Mutex;
 use rzfs_format::Txg;
 use std::collections::VecDeque;
 
-/// Txgs that are not on disk yet, and one more.
+/// Txgs not yet on disk, plus one.
 const LIMIT: usize = 4;
 
-/// The last places that were reached, each with a txg by which everything before it is on disk.
+/// The last points reached, each with a txg by which everything before it is on disk.
 #[derive(Debug, Default)]
 pub(super) struct Progress(Mutex<VecDeque<(Txg, ResumePoint)>>);
 
 impl Progress {
-    /// Notes that everything before a place is in this txg or in older ones.
+    /// Records that everything before a point is in this txg or in older ones.
     pub(super) fn note(&self, txg: Txg, point: ResumePoint) {
         let mut points = self.0.lock();
         match points.back_mut() {
             Some((last, reached)) if *last == txg => *reached = point,
             _ => points.push_back((txg, point)),
         }
-        // Whoever goes on from an older place does something twice.
+        // Continuing from an older point only repeats work.
         if points.len() > LIMIT {
             points.pop_front();
         }
     }
 
-    /// The place that is reached with this txg, if that is news.
+    /// The point reached with this txg, if it is new.
     pub(super) fn take(&self, txg: Txg) -> Option<ResumePoint> {
         let mut points = self.0.lock();
         let mut reached = None;

@@ -1,24 +1,23 @@
-//! What the properties of a dataset that is open say at this moment.
+//! The current property values of an open dataset.
 
 use crate::dataset::property::DatasetProperty;
 use crate::dataset::{Dataset, DatasetError};
 use std::collections::BTreeMap;
 
-/// The numbers of a dataset's properties in force, in the form in which they are stored.
+/// The numbers of a dataset's effective properties, in stored form.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct DatasetSettings {
     numbers: BTreeMap<DatasetProperty, u64>,
 }
 
-/// Whoever behaves as properties say. It is told about changes by the thread that syncs, for which
-/// it must not wait.
+/// An observer of property changes. The syncing thread notifies it, for which it must not wait.
 pub trait SettingsObserver: Send + Sync {
     /// Properties have changed.
     fn settings_changed(&self, settings: &DatasetSettings);
 }
 
 impl DatasetSettings {
-    /// The properties of a dataset as it is on disk.
+    /// The properties of a dataset on disk.
     ///
     /// # Errors
     /// They cannot be read.
@@ -32,7 +31,7 @@ impl DatasetSettings {
         Ok(Self { numbers })
     }
 
-    /// The number of a property; `None` for those that are texts or cannot be set.
+    /// The number of a property; `None` for texts and properties that cannot be set.
     #[must_use]
     pub fn number(&self, property: DatasetProperty) -> Option<u64> {
         self.numbers.get(&property).copied()

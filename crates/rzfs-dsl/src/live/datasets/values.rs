@@ -1,4 +1,4 @@
-//! Values of properties in force, as the syncing txg has them (spec 04, section 13.2).
+//! Effective property values in the syncing txg (spec 04, section 13.2).
 
 use crate::dataset::limits::MAX_DEPTH;
 use crate::dataset::property::Inheritance;
@@ -11,7 +11,7 @@ use rzfs_dmu::write::ObjsetPolicy;
 use rzfs_format::ObjectId;
 use rzfs_zap::ZapValue;
 
-/// The value of a property in force in a directory; `None` when the default holds.
+/// The effective value of a property in a directory; `None` when the default applies.
 pub(crate) fn in_force(
     mos: &MosTx<'_>,
     dirs: &mut Directories,

@@ -1,4 +1,4 @@
-//! The devices that a pool has at this moment.
+//! The current devices of a pool.
 
 use super::writer::VdevWriter;
 use crate::pool::{AuxiliaryKind, AuxiliaryVdev};
@@ -31,12 +31,12 @@ impl PoolDevices {
         }
     }
 
-    /// The vdevs, as they are now.
+    /// The current vdevs.
     pub(crate) fn vdevs(&self) -> Arc<VdevTree> {
         self.current.get()
     }
 
-    /// What takes blocks to the vdevs.
+    /// Writes blocks to the vdevs.
     pub(crate) const fn writer(&self) -> &Arc<dyn DeviceWriter> {
         &self.writer
     }
@@ -51,7 +51,7 @@ impl PoolDevices {
         self.auxiliary.read().iter().filter(|vdev| vdev.kind == kind).cloned().collect()
     }
 
-    /// Takes in more of them.
+    /// Adds more of them.
     pub(super) fn add_auxiliary(&self, new: impl IntoIterator<Item = AuxiliaryVdev>) {
         let mut all = self.auxiliary.write();
         all.extend(new);
@@ -59,7 +59,7 @@ impl PoolDevices {
         all.sort_by_key(|vdev| vdev.kind);
     }
 
-    /// Has a tree take the place of the one that it has grown out of.
+    /// Replaces the tree by one grown from it.
     pub(super) fn replace_vdevs(&self, tree: Arc<VdevTree>) {
         self.current.replace(tree);
     }

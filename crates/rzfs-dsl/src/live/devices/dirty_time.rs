@@ -10,7 +10,7 @@ use rzfs_metaslab::space_map::append::{MapFeatures, Part, Stamp};
 use rzfs_metaslab::{MetaslabError, RangeTree};
 use rzfs_vdev::{DtlStore, TxgSet};
 
-/// Bytes of a block of a log.
+/// Block size of a log in bytes.
 const LOG_BLOCK: u32 = 4 << 10;
 
 /// The logs in a sync pass.
@@ -21,14 +21,14 @@ pub(crate) struct DirtyTimeStore<'s, 'a> {
 }
 
 impl<'s, 'a> DirtyTimeStore<'s, 'a> {
-    /// `maps` is what the pool's features allow space maps to be.
+    /// `maps` is what the pool's features allow for space maps.
     pub(crate) fn new(store: &'s mut LiveStore<'a>, maps: MapFeatures) -> Self {
         let tx = store.mos.tx();
         let stamp = Stamp { txg: tx.txg(), pass: tx.pass() };
         Self { store, stamp, maps }
     }
 
-    /// An empty map: the object's, or a new one.
+    /// An empty map in the object, or in a new one.
     fn begin(&mut self, object: Option<ObjectId>) -> Result<SpaceMap, MetaslabError> {
         let header = self.maps.header;
         match object {

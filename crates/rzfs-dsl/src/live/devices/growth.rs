@@ -4,12 +4,12 @@
 //! LivePool::add_vdevs    open devices, checked        any thread: asks, then waits for the txg
 //!  ──┼── before the first pass of the txg ──────────
 //!    plan                guids, sizes, positions      refused: nothing has changed
-//!    labels              all four of each leaf, txg 0: nobody takes it for part of the pool
+//!    labels              all four of each leaf, txg 0: not taken for part of the pool
 //!    tree, allocator     the vdevs are there, their space is not
 //!  ──┼── passes ──────────────────────────────────── ZAPs, metaslab arrays, configuration
 //!  ──┼── uberblock is durable ────────────────────── labels of all leaves; space can be used
 //! ```
-//! A crash before the uberblock leaves devices whose labels say that they belong to nobody, and the
+//! A crash before the uberblock leaves devices whose labels do not assign them to any pool, and the
 //! pool as it was.
 
 use super::current::PoolDevices;
@@ -41,21 +41,21 @@ const VERSION_LOGS: u64 = 7;
 /// First pool version with cache devices.
 const VERSION_CACHES: u64 = 10;
 
-/// Whether new vdevs may have another sector size than the pool's.
+/// Whether new vdevs may differ from the pool in sector size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SectorSizes {
-    /// All vdevs have the same, if they did before.
+    /// All vdevs keep the same size, if they had it before.
     Same,
     /// They may differ.
     Any,
 }
 
-/// Vdevs that are to be added to a pool.
+/// Vdevs to add to a pool.
 #[derive(Clone, Debug)]
 pub struct AddedVdevs {
-    /// Their open devices; what speaks against these was asked before.
+    /// Their open devices, already checked by the caller.
     pub devices: VdevSpec<NewDevice>,
-    /// log2 of their sector size; 0 leaves it to the devices.
+    /// log2 of their sector size; 0 uses that of the devices.
     pub ashift: u64,
     /// Whether it may differ from the pool's.
     pub sectors: SectorSizes,
@@ -68,7 +68,7 @@ struct Addition {
     answer: Answer<()>,
 }
 
-/// How a pool gets more devices: the only place where its shape changes.
+/// Adds devices to a pool: the only place where its shape changes.
 #[derive(Debug)]
 pub(crate) struct Growth {
     additions: Requests<Addition>,
@@ -76,7 +76,7 @@ pub(crate) struct Growth {
     accounts: Arc<Accounts>,
     durable: Arc<Durable>,
     environment: Arc<dyn Environment>,
-    /// What new vdevs have in common.
+    /// Options common to all new vdevs.
     options: PlanOptions,
 }
 
@@ -107,7 +107,7 @@ impl Growth {
         self.additions.ask(|answer| Addition { added, answer })
     }
 
-    /// Grows by what was asked for, before the first pass of a txg.
+    /// Adds the requested vdevs, before the first pass of a txg.
     pub(crate) fn grow(&self, state: &mut SyncState, txg: Txg) {
         for Addition { added, answer } in self.additions.take(txg) {
             *answer.lock() = Some(self.take_in(state, txg, &added));
@@ -148,7 +148,7 @@ impl Growth {
         }
         self.accounts.follow_vdevs(&tree);
         if !new.tops.is_empty() {
-            // Every label tells how many top-level vdevs there are.
+            // Every label contains the number of top-level vdevs.
             tree.mark_all_configs_dirty();
             state.is_config_dirty = true;
         }
@@ -170,7 +170,7 @@ impl Growth {
         Ok(new.label((&state.config, tree), tops, Some(&present), txg)?)
     }
 
-    /// Takes spares and cache devices into the pool's lists, which are written with this txg.
+    /// Adds spares and cache devices to the pool's lists, which are written with this txg.
     fn keep_auxiliary(&self, state: &mut SyncState, new: &NewVdevs) {
         let mut added = Vec::new();
         for (kind, vdevs) in
@@ -190,7 +190,7 @@ impl Growth {
     }
 }
 
-/// Refuses what the pool is too old for, or in the wrong state.
+/// Refuses vdevs when the pool is too old or in the wrong state.
 fn check(
     state: &SyncState,
     tree: &VdevTree,
@@ -221,7 +221,7 @@ fn check(
     if lacks_spares || lacks_caches { Err(ChangeError::PoolTooOld) } else { Ok(()) }
 }
 
-/// Refuses another sector size than that of a pool whose vdevs all have the same.
+/// Refuses a different sector size in a pool whose vdevs all have the same.
 fn check_sectors(tree: &VdevTree, tops: &[VdevConfig]) -> Result<(), ChangeError> {
     let normal = tree.top_levels().filter(|top| top.allocation_bias().is_none());
     let present: BTreeSet<u64> = normal.filter_map(|top| top.ashift()).map(u64::from).collect();

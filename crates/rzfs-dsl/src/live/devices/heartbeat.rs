@@ -1,8 +1,8 @@
 //! Heartbeats of a pool with `multihost=on` (spec 01, section 10.1).
 //!
-//! A thread rewrites the last uberblock with a new time every second or so, on one leaf after the
-//! other. Hosts that want the pool watch for that. A host that cannot make itself heard must not
-//! write any more, because another one may have taken the pool over.
+//! A thread rewrites the last uberblock with a new time about every second, on one leaf after the
+//! other. Hosts that want the pool watch for that. A host that cannot write heartbeats must stop
+//! writing, because another one may have taken the pool over.
 
 use crate::live::LiveError;
 use crate::live::devices::current::PoolDevices;
@@ -24,10 +24,10 @@ const DECAY: u128 = 127;
 /// How often a pool with `multihost=on` shows that it is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HeartbeatOptions {
-    /// In which time every leaf gets a heartbeat (`zfs_multihost_interval`).
+    /// The time in which every leaf gets a heartbeat (`zfs_multihost_interval`).
     interval: Duration,
-    /// After how many intervals without one the pool is suspended (`zfs_multihost_fail_intervals`);
-    /// 0: never.
+    /// The number of missed intervals after which the pool is suspended
+    /// (`zfs_multihost_fail_intervals`); 0: never.
     fail_intervals: u16,
 }
 
@@ -41,13 +41,13 @@ impl From<&Tunables> for HeartbeatOptions {
 }
 
 impl HeartbeatOptions {
-    /// What uberblocks tell of these options.
+    /// The form of these options in uberblocks.
     fn config(self, sequence: u16) -> MultihostConfig {
         let interval = u32::try_from(self.interval.as_millis()).unwrap_or(u32::MAX);
         MultihostConfig::new(interval, sequence, self.fail_intervals)
     }
 
-    /// For how long other hosts watch at least before they take the pool over.
+    /// The minimum time that other hosts watch before they take the pool over.
     fn patience(self) -> Option<Duration> {
         let intervals = u32::from(self.fail_intervals);
         // One interval leaves no time for a slow device.
@@ -55,7 +55,7 @@ impl HeartbeatOptions {
     }
 }
 
-/// Whether a pool has a heartbeat, and how it is.
+/// The state and control of a pool's heartbeat.
 #[derive(Debug)]
 pub(crate) struct HeartbeatControl {
     options: HeartbeatOptions,
@@ -72,7 +72,7 @@ struct State {
     last: Last,
 }
 
-/// What the thread is to do.
+/// What the thread should do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RunState {
     Off,
@@ -80,20 +80,20 @@ enum RunState {
     Ended,
 }
 
-/// The last heartbeat that got through.
+/// The last successful heartbeat.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     at: Duration,
-    /// Average nanoseconds between two.
+    /// Average nanoseconds between two heartbeats.
     delay: u64,
-    /// Which number the next one has, among those of a txg and second.
+    /// The number of the next one among those of the same txg and second.
     sequence: u16,
     txg: Txg,
     timestamp: u64,
 }
 
 impl HeartbeatControl {
-    /// A heart that does not beat yet.
+    /// A heartbeat that is not running yet.
     pub(crate) fn new(options: HeartbeatOptions, clock: Clock) -> Self {
         let delay = u64::try_from(options.interval.as_nanos()).unwrap_or(u64::MAX);
         let last = Last { at: clock.now(), delay, sequence: 1, txg: Txg(0), timestamp: 0 };
@@ -101,7 +101,7 @@ impl HeartbeatControl {
         Self { options, clock, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Begins or ends to beat, as the property says.
+    /// Starts or stops the heartbeat, as the property says.
     pub(crate) fn follow(&self, multihost: bool) {
         let mut state = self.state.lock();
         let rhythm = if multihost { RunState::On } else { RunState::Off };
@@ -113,7 +113,7 @@ impl HeartbeatControl {
         self.changed.notify_all();
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(crate) fn end(&self) {
         self.state.lock().rhythm = RunState::Ended;
         self.changed.notify_all();
@@ -123,12 +123,12 @@ impl HeartbeatControl {
         self.state.lock().rhythm == RunState::On
     }
 
-    /// Whether the last slot of rings is kept.
+    /// Whether the last ring slot is reserved for heartbeats.
     pub(crate) fn slots(&self) -> HeartbeatSlots {
         if self.is_on() { HeartbeatSlots::On } else { HeartbeatSlots::Off }
     }
 
-    /// What the uberblock of a txg says. It has number 0.
+    /// The multihost state in a txg's uberblock. It has number 0.
     pub(crate) fn of_txg(&self) -> Multihost {
         let state = self.state.lock();
         match state.rhythm {
@@ -137,7 +137,7 @@ impl HeartbeatControl {
         }
     }
 
-    /// Refuses to go on when other hosts may believe that the pool is theirs.
+    /// Fails when other hosts may have taken the pool over.
     pub(crate) fn check(&self) -> Result<(), LiveError> {
         let state = self.state.lock();
         let silence = self.since(state.last);
@@ -149,13 +149,13 @@ impl HeartbeatControl {
         }
     }
 
-    /// How long ago a heartbeat got through.
+    /// Time since the last successful heartbeat.
     fn since(&self, last: Last) -> Duration {
         self.clock.now().saturating_sub(last.at)
     }
 
-    /// Waits for the time of the next beat, one of `leaves` in an interval. Says whether there is
-    /// one, or the thread is to end.
+    /// Waits for the next beat, of which there are `leaves` in an interval. Returns whether there
+    /// is one, or the thread is to stop.
     fn wait(&self, leaves: usize) -> bool {
         let pause = self.options.interval / u32::try_from(leaves.max(1)).unwrap_or(u32::MAX);
         let mut due = self.clock.now() + pause;
@@ -193,8 +193,8 @@ impl HeartbeatControl {
         (Uberblock { timestamp: now, multihost: Some(multihost), ..committed }, beats)
     }
 
-    /// A heartbeat got through: the average follows, quickly upwards and slowly downwards, but not
-    /// below the pause between two.
+    /// Records a successful heartbeat: the average rises quickly and falls slowly, but not below
+    /// the pause between two.
     fn arrived(&self, leaves: usize) {
         let least = nanoseconds(self.options.interval) / leaves.max(1) as u64;
         let mut state = self.state.lock();
@@ -211,7 +211,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The thread in which a heart beats.
+/// The heartbeat thread.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     pub(crate) heart: Arc<HeartbeatControl>,
@@ -222,7 +222,7 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Beats until it is told to end, or nobody can hear it any more.
+    /// Writes heartbeats until it is told to stop, or they no longer get through.
     pub(crate) fn run(&self) {
         loop {
             let vdevs = self.devices.vdevs();
@@ -267,7 +267,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A heart that beats every second, as its clock says.
+    /// A heartbeat every second, by this clock.
     fn heart_of(fail_intervals: u16, clock: Clock) -> HeartbeatControl {
         let heart =
             HeartbeatControl::new(HeartbeatOptions { interval: SECOND, fail_intervals }, clock);

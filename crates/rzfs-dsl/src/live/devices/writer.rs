@@ -1,11 +1,10 @@
-//! The pool's vdevs as what takes blocks to devices.
+//! The pool's vdevs as a block writer.
 
 use rzfs_dmu::write::{DeviceWrite, DeviceWriter};
 use rzfs_vdev::{BlockWrite, CurrentTree, VdevError};
 use std::sync::Arc;
 
-/// Writes blocks to vdevs; what is missing on some of their leaves is in the leaves' dirty time
-/// logs.
+/// Writes blocks to vdevs; what leaves missed is in their dirty time logs.
 #[derive(Debug)]
 pub(crate) struct VdevWriter(pub(crate) Arc<CurrentTree>);
 

@@ -4,8 +4,8 @@
 //! header ──> written ──> written ──> written ──> tail: allocated, not written
 //!            └─ freed from this end, with the txg that puts their records on disk
 //! ```
-//! The header, what is freed and what is allocated change with the same txgs, so at any crash the
-//! chain that the header begins has all of its blocks.
+//! The header, the frees and the allocations change with the same txgs, so at any crash the chain
+//! from the header is complete.
 
 use rzfs_format::{BlockPointer, Txg, VdevId};
 use rzfs_vdev::LogTrust;
@@ -29,7 +29,7 @@ impl Block {
         self.pointer.logical_birth()
     }
 
-    /// Whether everything in it is on disk with `txg`, and its space is accounted for by then.
+    /// Whether everything in it is on disk with `txg`, and its space was accounted for before.
     fn is_done(&self, txg: Txg) -> bool {
         self.birth() < txg && self.has_settled(txg)
     }
@@ -40,12 +40,12 @@ impl Block {
     }
 }
 
-/// What a txg does to the chain.
+/// The changes of a txg to the chain.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct ChainChange {
-    /// What the header points to from this txg on, if that changes.
+    /// The new target of the header from this txg on, if it changes.
     pub(super) first: Option<BlockPointer>,
-    /// Blocks that are not needed any more.
+    /// Blocks that are no longer needed.
     pub(super) frees: Vec<BlockPointer>,
 }
 
@@ -56,10 +56,10 @@ pub(super) enum ChainState {
     Absent,
     /// The header that points to it is written by this txg.
     Since(Txg),
-    /// A block could not be written: what follows it cannot be found. It ends when all of its
+    /// A block could not be written: its successors cannot be found. The chain ends when all of its
     /// records are on disk.
     Broken,
-    /// It has ended for good with this txg: the head has other contents.
+    /// It ended for good with this txg: the head has new contents.
     Over(Txg),
 }
 
@@ -68,17 +68,17 @@ pub(super) enum ChainState {
 pub(super) struct Chain {
     blocks: VecDeque<Block>,
     state: ChainState,
-    /// How far devices for logs were trusted when it began.
+    /// How far log devices were trusted when it started.
     trust: LogTrust,
-    /// What the header points to, as the youngest txg leaves it.
+    /// The target of the header as of the youngest txg.
     first: BlockPointer,
     /// Blocks of an earlier chain that this one replaces.
     replaced: Vec<BlockPointer>,
-    /// Blocks that were to be added when it had ended.
+    /// Blocks that were added after the end.
     orphans: Vec<BlockPointer>,
 }
 
-/// Somebody has ended the chain: what was to be written into it can be found by nobody.
+/// The chain has ended: records written to it would not be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the chain has ended")]
 pub(super) struct ChainEnded;
@@ -101,7 +101,7 @@ impl Chain {
         self.state
     }
 
-    /// The txg of its oldest block that was written to one of these vdevs.
+    /// The txg of its oldest block written to one of these vdevs.
     pub(super) fn oldest_written(&self, vdevs: &BTreeSet<VdevId>) -> Option<Txg> {
         let is_there = |block: &&Block| {
             let mut dvas = block.pointer.dvas();
@@ -110,12 +110,12 @@ impl Chain {
         self.blocks.iter().find(is_there).map(Block::birth)
     }
 
-    /// The block that the next records go to.
+    /// The block for the next records.
     pub(super) fn tail(&self) -> Option<BlockPointer> {
         self.blocks.back().map(|block| block.pointer)
     }
 
-    /// Begins with a block that the header points to from `since` on, instead of `replaced`.
+    /// Starts with a block that the header points to from `since` on, instead of `replaced`.
     pub(super) fn start(
         &mut self,
         first: BlockPointer,
@@ -124,7 +124,7 @@ impl Chain {
         replaced: Option<BlockPointer>,
     ) {
         if let ChainState::Over(end) = self.state {
-            // Anything older is what the header led to, and went with it.
+            // Anything older was reachable from the header, and went with it.
             self.orphans.extend(Some(first).filter(|first| first.logical_birth() > end));
             return;
         }
@@ -135,7 +135,7 @@ impl Chain {
         self.replaced.extend(replaced);
     }
 
-    /// Adds the block after `tail`, into which records of txgs up to `last_txg` go.
+    /// Adds the block after `tail`, which takes records of txgs up to `last_txg`.
     ///
     /// # Errors
     /// [`ChainEnded`]: `next` is freed with its txg.
@@ -157,19 +157,19 @@ impl Chain {
         Ok(())
     }
 
-    /// Says that all blocks but the tail are written.
+    /// Marks all blocks but the tail as written.
     pub(super) fn note_written(&mut self) {
         self.blocks.iter_mut().rev().skip(1).for_each(|block| block.is_written = true);
     }
 
-    /// Says that a block could not be written, or is lost.
+    /// Marks the chain as broken by a lost or unwritten block.
     pub(super) fn break_off(&mut self) {
         if !self.blocks.is_empty() {
             self.state = ChainState::Broken;
         }
     }
 
-    /// Ends the chain if devices for logs may have lost blocks of it that they had confirmed.
+    /// Ends the chain if log devices may have lost confirmed blocks of it.
     ///
     /// # Errors
     /// [`ChainEnded`].
@@ -181,8 +181,8 @@ impl Chain {
         Err(ChainEnded)
     }
 
-    /// Ends it for good with `txg`, which is being synced and frees its blocks; answers with them,
-    /// unless there is no chain but what the header on disk leads to.
+    /// Ends it for good with `txg`, which is being synced and frees its blocks; returns them,
+    /// unless only the header on disk leads to them.
     pub(super) fn end(&mut self, txg: Txg) -> Option<Vec<BlockPointer>> {
         let before = std::mem::replace(&mut self.state, ChainState::Over(txg));
         self.orphans.extend(self.blocks.drain(..).map(|block| block.pointer));
@@ -194,13 +194,12 @@ impl Chain {
         !self.orphans.is_empty()
     }
 
-    /// The blocks that were allocated up to `txg` and were never added.
+    /// The blocks allocated up to `txg` that were never added.
     pub(super) fn take_orphans(&mut self, txg: Txg) -> Vec<BlockPointer> {
         self.orphans.extract_if(.., |block| block.logical_birth() <= txg).collect()
     }
 
-    /// Whether nothing of it will change by itself, and it has one block at most, which was
-    /// allocated up to `synced`.
+    /// Whether it will not change by itself, and has at most one block, allocated up to `synced`.
     pub(super) fn is_idle(&self, synced: Txg) -> bool {
         self.state != ChainState::Broken
             && self.replaced.is_empty()
@@ -209,7 +208,7 @@ impl Chain {
             && self.blocks.iter().all(|block| block.birth() <= synced)
     }
 
-    /// What becomes of it in `txg`, which is being synced.
+    /// The changes to it in `txg`, which is being synced.
     pub(super) fn sync(&mut self, txg: Txg) -> ChainChange {
         let mut change = ChainChange { first: None, frees: self.take_orphans(txg) };
         match self.state {
@@ -217,7 +216,7 @@ impl Chain {
                 change.frees.append(&mut self.replaced);
                 self.free_leading(txg, &mut change.frees);
             }
-            // At once: a crash after the txg would leave blocks that the header does not lead to.
+            // At once: a crash after the txg would leave blocks unreachable from the header.
             ChainState::Broken if self.blocks.iter().all(|block| block.has_settled(txg)) => {
                 change.frees.append(&mut self.replaced);
                 change.frees.extend(self.blocks.drain(..).map(|block| block.pointer));
@@ -233,8 +232,8 @@ impl Chain {
         change
     }
 
-    /// Frees blocks from the front, as long as the one behind belongs to a txg up to `txg` too:
-    /// what the header points to is allocated.
+    /// Frees blocks from the front as long as the next one also belongs to a txg up to `txg`: the
+    /// target of the header must be allocated.
     fn free_leading(&mut self, txg: Txg, frees: &mut Vec<BlockPointer>) {
         while let (Some(front), Some(second)) = (self.blocks.front(), self.blocks.get(1)) {
             if !front.is_written || !front.is_done(txg) || second.birth() > txg {
@@ -326,7 +325,7 @@ mod tests {
         assert_eq!(chain.sync(Txg(8)).first, Some(BlockPointer::HOLE));
         assert_eq!(chain.append(&tail, block(3, 9), Some(Txg(9))), Err(ChainEnded));
         assert_eq!((chain.tail(), chain.sync(Txg(8))), (None, ChainChange::default()));
-        // Another one has begun meanwhile.
+        // Another one was started meanwhile.
         chain.start(block(4, 9), Txg(9), LogTrust::default(), None);
         assert_eq!(chain.append(&tail, block(5, 10), Some(Txg(9))), Err(ChainEnded));
         assert!(!chain.is_idle(Txg(9)));
@@ -349,7 +348,7 @@ mod tests {
     fn a_chain_that_is_over_before_it_begins_has_its_first_block_freed() {
         let mut chain = Chain::default();
         assert_eq!(chain.end(Txg(9)), None);
-        // What the header led to, and what is new.
+        // The blocks the header led to, and the new ones.
         chain.start(block(1, 7), Txg(9), LogTrust::default(), None);
         chain.start(block(2, 10), Txg(10), LogTrust::default(), Some(block(1, 7)));
         assert_eq!(chain.take_orphans(Txg(10)), [block(2, 10)]);

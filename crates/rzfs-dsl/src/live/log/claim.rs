@@ -1,9 +1,8 @@
 //! Claiming intent logs when a pool is opened for writing (spec 05, section 12.1).
 //!
-//! What was logged after the last txg on disk lies in space that this txg has as free. Before
-//! anything is written, the logs of all heads are followed; the first txg allocates what they
-//! consist of and notes in their headers how far they reach. From then on they wait for whoever
-//! replays them. No key is needed for that.
+//! Blocks logged after the last txg on disk are free space to that txg. Before anything is
+//! written, all logs are followed; the first txg allocates their blocks and records their extent in
+//! the headers. Then they wait to be replayed. No key is needed for that.
 
 use crate::dataset::{Dataset, KeyStatus};
 use crate::import::MissingLogs;
@@ -22,11 +21,11 @@ use rzfs_vdev::VdevError;
 use rzfs_vdev::config::AllocationBias;
 use std::sync::Arc;
 
-/// Txgs by which a log can be ahead of its pool. Only a pool that was frozen for a test is ahead
-/// by more than three.
+/// Txgs by which a log can be ahead of its pool. Only a pool frozen for a test is ahead by more
+/// than three.
 const MAX_AHEAD: u64 = 1 << 32;
 
-/// What becomes of the logs of a pool in its first txg.
+/// What happens to the logs of a pool in its first txg.
 #[derive(Debug)]
 pub(crate) struct LogClaims {
     heads: Vec<HeadClaim>,
@@ -35,8 +34,7 @@ pub(crate) struct LogClaims {
     last_birth: Txg,
 }
 
-/// An intent log that cannot be followed, and of which nobody wants to wait for the rest: what only
-/// the log had is lost.
+/// An intent log that cannot be followed to its end and is dropped: what only the log had is lost.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GivenUpLog {
     /// A log device is missing.
@@ -48,7 +46,7 @@ pub enum GivenUpLog {
         /// The dataset.
         dataset: String,
     },
-    /// It goes on where it cannot be read.
+    /// It continues where it cannot be read.
     #[error(
         "'{dataset}': the rest of the intent log is given up: {end}; changes that are only there \
          are lost"
@@ -61,16 +59,16 @@ pub enum GivenUpLog {
     },
 }
 
-/// What becomes of the log of one head.
+/// What happens to the log of one head.
 #[derive(Debug)]
 struct HeadClaim {
     dataset: Dataset,
     header: ZilHeader,
-    /// Space that is to be allocated.
+    /// Space to allocate.
     claimed: Vec<Dva>,
-    /// Blocks of files that its records share.
+    /// File blocks shared by its records.
     shared: Vec<BlockPointer>,
-    /// Blocks of a log that is dropped.
+    /// Blocks of a dropped log.
     frees: Vec<BlockPointer>,
 }
 
@@ -95,11 +93,11 @@ struct Claimant<'a> {
     extent: Extent,
 }
 
-/// Why a log is not followed any further.
+/// Why following a log stops.
 enum Stop {
-    /// What comes next is not there: the log ends.
+    /// The next block does not exist: the log ends.
     Ends,
-    /// What comes next cannot be read.
+    /// The next block cannot be read.
     Unreadable(ChainEnd),
 }
 
@@ -140,26 +138,26 @@ impl LogClaims {
         Ok(claims)
     }
 
-    /// What is lost.
+    /// The dropped logs.
     pub(crate) fn given_up(&self) -> &[GivenUpLog] {
         &self.given_up
     }
 
-    /// The last txg before the first that the pool may write.
+    /// The last txg before the first one that the pool may write.
     pub(crate) const fn last_birth(&self) -> Txg {
         self.last_birth
     }
 }
 
-/// Whether a log device is missing, and the pool was imported all the same: then what logs say is
-/// given up, as a log without an end is worse than none.
+/// Whether a log device is missing and the pool was imported anyway: then logs are dropped, as a
+/// log without an end is worse than none.
 fn lacks_log_device(pool: &Pool) -> bool {
     let mut logs =
         pool.vdevs().top_levels().filter(|top| top.allocation_bias() == Some(AllocationBias::Log));
     logs.any(|top| !top.health().is_usable())
 }
 
-/// Drops a log, as a log device is missing. What was never claimed is free already.
+/// Drops a log because a log device is missing. Unclaimed blocks are free already.
 fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader) -> HeadClaim {
     let synced = pool.txg();
     let is_there = |pointer: &BlockPointer| {
@@ -173,8 +171,8 @@ fn drop_log(pool: &Pool, dataset: &Dataset, objset: ObjsetId, header: &ZilHeader
     HeadClaim { dataset, header, claimed: Vec::new(), shared: Vec::new(), frees }
 }
 
-/// Follows a log that nobody has claimed, to where it cannot be read if it may be given up; `None`
-/// if it is but a block that was set aside for the first record.
+/// Follows an unclaimed log, up to an unreadable block if the rest may be dropped; `None` if it is
+/// only a block reserved for the first record.
 fn claim_log(
     pool: &Pool,
     dataset: &Dataset,
@@ -224,7 +222,7 @@ fn claim_log(
     )))
 }
 
-/// Says why a pool is not imported whose log may go on.
+/// Why a pool is not imported whose log may continue.
 fn unreadable(dataset: String, end: ChainEnd) -> NotWritable {
     match end {
         ChainEnd::Unreadable { source, .. } if is_missing(&source) => {
@@ -235,7 +233,7 @@ fn unreadable(dataset: String, end: ChainEnd) -> NotWritable {
 }
 
 impl Extent {
-    /// The header of the log, now that it is claimed.
+    /// The header of the claimed log.
     fn header(&self, old: ZilHeader, first: Txg) -> ZilHeader {
         if self.blocks == 0 {
             return ZilHeader::default();
@@ -268,8 +266,8 @@ impl Claimant<'_> {
         Ok(())
     }
 
-    /// Takes references to the blocks that a record shares. They were on disk before it was
-    /// written, so they are in what the pool has; if not, the log ends here.
+    /// Takes references to the blocks that a record shares. They were on disk before the record, so
+    /// the pool must have them; if not, the log ends here.
     fn take_shared(&mut self, record: &Record<'_>) -> Result<(), Stop> {
         let known = self.shared.len();
         self.shared.extend(record.shared_pointers());
@@ -286,7 +284,7 @@ impl Claimant<'_> {
         Err(Stop::Ends)
     }
 
-    /// Takes the data of a write that lies outside of the log: without it the log ends here.
+    /// Takes the data of a write stored outside the log: without it the log ends here.
     fn take_data(&mut self, pointer: &BlockPointer, seq: u64) -> Result<(), Stop> {
         if pointer.is_embedded() || pointer.logical_birth() < self.first {
             return Ok(());
@@ -294,7 +292,7 @@ impl Claimant<'_> {
         if pointer.validate().is_err() {
             return Err(Stop::Ends);
         }
-        // Where it was to go is nothing yet if the record was written first.
+        // Its target may be unwritten if the record was written first.
         match self.pool.pipeline().read_speculative(&[pointer]).pop() {
             Some(Ok(_)) => self.take(pointer, seq),
             Some(Err(source)) => Err(Stop::of_error(seq, source)),
@@ -333,7 +331,7 @@ impl Claimant<'_> {
 }
 
 impl Stop {
-    /// What it means that something which block `seq` of the log refers to cannot be read.
+    /// The consequence of an unreadable block that block `seq` of the log refers to.
     fn of_error(seq: u64, source: BlockError) -> Self {
         match source.is_of_devices() {
             true => Self::Unreadable(ChainEnd::Unreadable { seq, source }),
@@ -342,7 +340,7 @@ impl Stop {
     }
 }
 
-/// Whether a block cannot be read because devices are not there.
+/// Whether a block cannot be read because devices are missing.
 const fn is_missing(error: &BlockError) -> bool {
     matches!(error, BlockError::Device(VdevError::Unavailable { .. }))
 }
@@ -367,7 +365,7 @@ impl LogClaims {
                     source: Box::new(source),
                 })?;
             }
-            // What is not known without the key is not needed.
+            // What is unknown without the key is not needed.
             let objset = match claim.dataset.key_status()? {
                 KeyStatus::Unavailable => claim.dataset.open_locked()?,
                 KeyStatus::None | KeyStatus::Available => claim.dataset.open_objset()?,

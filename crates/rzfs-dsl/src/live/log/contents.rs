@@ -63,7 +63,7 @@ pub trait LoggedContents {
     /// gone.
     ///
     /// # Errors
-    /// [`UnreadableWrite`]: the commit waits for the txg then.
+    /// [`UnreadableWrite`]: the commit then waits for the txg.
     fn read(&self, write: &LoggedWrite) -> Result<Vec<LoggedPart>, UnreadableWrite>;
 }
 
@@ -72,7 +72,7 @@ pub trait LoggedContents {
 pub(super) enum Placing {
     /// None.
     Never,
-    /// Those of so many bytes, as far as they change half of a block at least.
+    /// Those of at least this many bytes, where they change at least half of a block.
     Long(u64),
     /// All.
     Always,
@@ -89,7 +89,7 @@ impl Placing {
     }
 }
 
-/// A write, part by part.
+/// A write, split into parts.
 #[derive(Debug)]
 pub(super) struct Parted {
     write: LoggedWrite,
@@ -106,7 +106,7 @@ impl Parted {
         Ok(Self { parts: contents.read(&write)?, write, placing })
     }
 
-    /// The blocks that are to be placed.
+    /// The blocks to place.
     pub(super) fn blocks(&self) -> impl Iterator<Item = &DirtyBlock> {
         self.parts.iter().filter_map(|part| match part {
             LoggedPart::Block { block, range }
@@ -118,7 +118,7 @@ impl Parted {
         })
     }
 
-    /// Its records: `placed` are the blocks that were placed.
+    /// Its records; `placed` are the blocks that were placed.
     pub(super) fn records(self, placed: &Placed, counters: &ZilCounters) -> Vec<Ready> {
         let Self { write, parts, .. } = self;
         let (mut records, mut offset) = (Vec::new(), write.offset);
@@ -150,7 +150,7 @@ impl Parted {
     }
 }
 
-/// A write whose data is copied, unless there is none.
+/// A write with copied data, unless it is empty.
 fn ready(write: ReadyWrite, counters: &ZilCounters) -> Option<Ready> {
     if write.data.is_empty() {
         return None;
@@ -169,7 +169,7 @@ fn encode_placed(
     body.encode(RecordKind::Write, ByteOrder::NATIVE).ok()
 }
 
-/// The blocks of a commit that are at their places.
+/// The placed blocks of a commit.
 #[derive(Default, Debug)]
 pub(super) struct Placed {
     blocks: Vec<(DirtyBlock, BlockPointer)>,
@@ -187,15 +187,15 @@ impl Placed {
         self.blocks.iter().any(|(_, pointer)| pointer.is_gang())
     }
 
-    /// The vdevs that were written, but for the members of gangs.
+    /// The vdevs that were written, except for gang members.
     pub(super) fn vdevs(&self) -> BTreeSet<VdevId> {
         self.blocks.iter().flat_map(|(_, pointer)| pointer.dvas().map(|dva| dva.vdev())).collect()
     }
 }
 
 impl HeadLog {
-    /// Which writes are placed: what the property `logbias` says, and none where a log device
-    /// takes their data sooner, or where blocks are looked up in a table when they are synced.
+    /// Which writes are placed: as `logbias` says, but none where a log device takes their data
+    /// sooner, or where blocks are deduplicated when they are synced.
     pub(super) fn placing(&self) -> Placing {
         let has_device = self.pool.accounts.allocator().usage().class(ClassKind::Log).space > 0;
         if self.dataset.policy().dedup.is_some() {
@@ -209,13 +209,13 @@ impl HeadLog {
         }
     }
 
-    /// Places blocks; those that cannot be are left out.
+    /// Places blocks; those that cannot be placed are left out.
     pub(super) fn place<'a>(
         &self,
         blocks: impl Iterator<Item = &'a DirtyBlock>,
     ) -> Result<Placed, NotLogged> {
         let mut all: Vec<DirtyBlock> = blocks.cloned().collect();
-        // What several records are about is placed once: as it is now.
+        // A block in several records is placed once, with its current contents.
         all.sort_by_key(DirtyBlock::bookmark);
         all.dedup_by(|second, first| second.is_same(first));
         let mut placed = Placed::default();
@@ -240,7 +240,7 @@ impl HeadLog {
         let new = batch.iter().filter(|block| is_new(block, tx.txg()));
         let bytes = new.map(|block| block.size() as u64).fold(0, u64::saturating_add);
         if bytes > 0 {
-            // The write has claimed room for one copy; the block may change once more.
+            // The write has reserved room for one copy; the block may change again.
             self.claim(tx.txg(), bytes)?;
         }
         let stream = WriteStream::start(self.pool.devices.writer());

@@ -1,4 +1,4 @@
-//! The intent log of a head, for whoever changes its files.
+//! The intent log of a head, for the writers of its files.
 
 use super::counters::ZilCounters;
 use super::not_logged::NotLogged;
@@ -18,7 +18,7 @@ use rzfs_format::{ObjectId, Txg};
 use std::fmt;
 use std::sync::Arc;
 
-/// What of a pool the intent logs of its heads need.
+/// What the intent logs of heads need of their pool.
 #[derive(Debug)]
 pub(crate) struct LogSurroundings {
     pub(crate) engine: Arc<TxgEngine>,
@@ -31,7 +31,7 @@ pub(crate) struct LogSurroundings {
     pub(crate) counters: ZilCounters,
 }
 
-/// The intent log of a head, for whoever changes its files.
+/// The intent log of a head, for the writers of its files.
 #[derive(Clone)]
 pub struct HeadLog {
     pub(super) pool: Arc<LogSurroundings>,
@@ -64,36 +64,36 @@ impl HeadLog {
         self.log().pending.lock().add(tx.txg(), order, record);
     }
 
-    /// Says that the txg changes something that no record says: commits wait for it.
+    /// Notes a change in the txg that has no record: commits wait for it.
     pub fn add_unlogged(&self, txg: Txg) {
         self.log().pending.lock().add_unlogged(txg);
     }
 
-    /// Whether blocks that were born in a txg are there after a crash now, so that records may
-    /// share them: those of a txg that is being written are not.
+    /// Whether blocks born in a txg survive a crash now, so that records may share them: those of a
+    /// txg that is not on disk do not.
     #[must_use]
     pub fn may_share(&self, birth: Txg) -> bool {
         birth <= self.pool.engine.synced_txg()
     }
 
-    /// Has the records so far of a file committed with the names, in front of what follows: it
-    /// is about to get another name.
+    /// Commits the records of a file so far with the names, ahead of what follows: it is about to
+    /// get another name.
     pub fn promote(&self, object: ObjectId) {
         self.log().pending.lock().promote(object);
     }
 
-    /// Drops the records of a file that has lost its last name.
+    /// Drops the records of a file that lost its last name.
     pub fn forget(&self, object: ObjectId) {
         self.log().pending.lock().forget(object);
     }
 
-    /// Whether the pool knows records of extended attributes (feature `zilsaxattr`).
+    /// Whether the pool supports records of extended attributes (feature `zilsaxattr`).
     #[must_use]
     pub fn knows_xattrs(&self) -> bool {
         self.log().knows_xattrs()
     }
 
-    /// Asks for room where everything goes.
+    /// Reserves room in the ordinary space.
     pub(super) fn claim(&self, txg: Txg, bytes: u64) -> Result<(), NotLogged> {
         self.pool.accounts.admit_log(txg, bytes).map_err(|_| NotLogged::NoSpace)
     }

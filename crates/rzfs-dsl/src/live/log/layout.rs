@@ -4,23 +4,23 @@
 //! records:  | CREATE | WRITE of 300 KiB                        | SETATTR |
 //! blocks:   | CREATE | WRITE | ──> | WRITE        | ──> | WRITE | SETATTR |
 //! ```
-//! A block is as long as it was allocated; the size of the next one is chosen when the pointer to
-//! it goes into this one, so that the rest of the records fits if it can. Only writes are split.
+//! The length of a block is fixed at allocation; the size of the next one is chosen when its
+//! pointer is written, so that the remaining records fit if possible. Only writes are split.
 
 use bytes::Bytes;
 use rzfs_format::zil::{CHAIN_SIZE, WRITE_HEADER_SIZE, WriteHeader, stamp};
 use rzfs_format::{ByteOrder, ObjectId, Txg};
 use std::collections::VecDeque;
 
-/// Largest log block that there can be.
+/// Maximum size of a log block.
 pub(super) const MAX_BLOCK: u64 = 128 << 10;
 /// Blocks are multiples of this.
 pub(super) const UNIT: u64 = 4096;
-/// Fewest bytes of a write that are put into the rest of a block.
+/// Minimum bytes of a write that are put into the remainder of a block.
 const MIN_PIECE: usize = 512;
-/// Sizes of past commits from which the next one is guessed.
+/// Number of past commits used to predict the size of the next one.
 const HISTORY: usize = 8;
-/// The guess when nothing is known.
+/// The prediction without history.
 const FIRST_GUESS: u64 = 8192;
 
 /// A record whose contents are in memory.
@@ -37,7 +37,7 @@ pub(super) enum Ready {
 pub(super) struct ReadyWrite {
     pub(super) object: ObjectId,
     pub(super) offset: u64,
-    /// Parts of blocks, one after another; none is empty.
+    /// Consecutive parts of blocks; none is empty.
     pub(super) data: VecDeque<Bytes>,
 }
 
@@ -46,7 +46,7 @@ impl ReadyWrite {
         self.data.iter().map(Bytes::len).sum()
     }
 
-    /// Moves the first `target.len()` bytes out.
+    /// Copies the first `target.len()` bytes out and removes them.
     fn take(&mut self, target: &mut [u8]) {
         let mut at = 0;
         while at < target.len() {
@@ -74,7 +74,7 @@ impl Ready {
     }
 }
 
-/// Records to be written, in order, with their txgs.
+/// Records to write, in order, with their txgs.
 #[derive(Default, Debug)]
 pub(super) struct Queue(VecDeque<(Txg, Ready)>);
 
@@ -87,12 +87,12 @@ impl Queue {
         self.0.is_empty()
     }
 
-    /// Bytes of all records.
+    /// Total size of the records in bytes.
     pub(super) fn size(&self) -> u64 {
         self.0.iter().map(|(_, record)| record.size() as u64).fold(0, u64::saturating_add)
     }
 
-    /// Whether each record can be put into a block of so many bytes, if need be in pieces.
+    /// Whether each record fits in a block of this size, split if needed.
     pub(super) fn fits_blocks(&self, max_block: u64) -> bool {
         self.0.iter().all(|(_, record)| match record {
             Ready::Encoded(bytes) => bytes.len().saturating_add(CHAIN_SIZE) as u64 <= max_block,
@@ -152,14 +152,14 @@ pub(super) fn fill(queue: &mut Queue, size: u64, seq: &mut u64) -> Filled {
     filled
 }
 
-/// Guesses how large the next block should be.
+/// Predicts the size of the next block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SizeGuess {
     past: VecDeque<u64>,
 }
 
 impl SizeGuess {
-    /// Notes how many bytes of records a commit has written.
+    /// Notes the size of a commit's records in bytes.
     pub(super) fn note(&mut self, bytes: u64) {
         if self.past.len() == HISTORY {
             self.past.pop_front();
@@ -167,8 +167,8 @@ impl SizeGuess {
         self.past.push_back(bytes);
     }
 
-    /// The size of a block for `rest` bytes of records that are known, or for the next commit if
-    /// nothing is left; `max_block` at most.
+    /// The size of a block for `rest` more bytes of records, or for the next commit if none remain;
+    /// at most `max_block`.
     pub(super) fn next_size(&self, rest: u64, max_block: u64) -> u64 {
         let bytes = match rest {
             0 => self.past.iter().copied().max(),

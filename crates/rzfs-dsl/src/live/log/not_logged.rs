@@ -1,4 +1,4 @@
-//! Why records do not go to the log.
+//! Why records are not logged.
 
 use super::chain::ChainEnded;
 use rzfs_codec::crypto::CryptoError;
@@ -6,7 +6,7 @@ use rzfs_dmu::DmuError;
 use rzfs_dmu::txg::Stopped;
 use rzfs_vdev::NotDurable;
 
-/// Why records do not go to the log. What they say is durable when their txg is on disk.
+/// Why records are not logged. Their operations become durable with their txg.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotLogged {
     #[error("the chain was begun just now")]
@@ -40,7 +40,7 @@ pub(super) enum NotLogged {
 }
 
 impl NotLogged {
-    /// Whether something has failed; otherwise the txg is what records are better written with.
+    /// Whether there was a failure; otherwise the txg is simply the better way.
     pub(super) const fn is_failure(&self) -> bool {
         match self {
             Self::NewChain

@@ -5,19 +5,19 @@
 //!         files:  a: WRITE, SETATTR    b: WRITE       in that order for each file
 //! txg 8:  ...
 //! ```
-//! A commit of a file takes the records of that file and all that concern names, so that what it
-//! makes durable can be found. What nobody asks for is dropped when its txg is on disk.
+//! A commit of a file takes the records of that file and all name records, so that what it makes
+//! durable can be found. Records that are never committed are dropped when their txg is on disk.
 
 use rzfs_format::zil::WriteHeader;
 use rzfs_format::{ObjectId, Txg};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// With which other records a record keeps its order.
+/// Which other records a record is ordered with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogOrder {
-    /// With all that concern names: every commit takes it.
+    /// All name records: every commit takes it.
     Names,
-    /// With those of one file: commits of other files leave it.
+    /// Those of one file: commits of other files skip it.
     File(ObjectId),
 }
 
@@ -26,7 +26,7 @@ pub enum LogOrder {
 pub struct LoggedWrite {
     /// The file.
     pub object: ObjectId,
-    /// Its generation: its number may belong to another file later.
+    /// Its generation: its number may be reused by another file.
     pub generation: u64,
     /// First byte.
     pub offset: u64,
@@ -34,19 +34,19 @@ pub struct LoggedWrite {
     pub length: u64,
 }
 
-/// A record that waits for a commit, or for its txg.
+/// A record waiting for a commit, or for its txg.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogRecord {
-    /// An encoded record, but for txg and sequence number.
+    /// An encoded record without txg and sequence number.
     Encoded(Vec<u8>),
-    /// The same, of the kind that only pools with the feature `zilsaxattr` have.
+    /// The same, of a kind that needs the feature `zilsaxattr`.
     Xattr(Vec<u8>),
     /// A write.
     Write(LoggedWrite),
 }
 
 impl LogRecord {
-    /// Bytes that it takes in log blocks, if it need not be split.
+    /// Its size in log blocks, if it is not split.
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Encoded(bytes) | Self::Xattr(bytes) => bytes.len() as u64,
@@ -57,7 +57,7 @@ impl LogRecord {
         }
     }
 
-    /// Adds a write that goes on where this one ends.
+    /// Merges a write that starts where this one ends.
     fn extend(&mut self, next: &Self) -> bool {
         let (Self::Write(write), Self::Write(next)) = (self, next) else { return false };
         let goes_on = write.offset.checked_add(write.length) == Some(next.offset)
@@ -83,7 +83,7 @@ pub enum CommitScope {
     All,
 }
 
-/// What several commits make durable together.
+/// The combined scope of several commits.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Scopes {
     files: BTreeSet<ObjectId>,
@@ -126,7 +126,7 @@ impl TxgRecords {
 #[derive(Default, Debug)]
 pub(super) struct Pending {
     txgs: BTreeMap<Txg, TxgRecords>,
-    /// The last txg that has changed something for which there is no record.
+    /// The last txg with a change that has no record.
     unlogged: Option<Txg>,
 }
 
@@ -142,29 +142,29 @@ impl Pending {
         }
     }
 
-    /// Notes that a txg has changed something for which there is no record.
+    /// Notes that a txg has a change without a record.
     pub(super) fn add_unlogged(&mut self, txg: Txg) {
         self.unlogged = self.unlogged.max(Some(txg));
     }
 
-    /// Whether only the end of a txg after `synced` makes everything durable.
+    /// Whether a txg after `synced` has changes that only its end makes durable.
     pub(super) fn has_unlogged(&self, synced: Txg) -> bool {
         self.unlogged.is_some_and(|txg| txg > synced)
     }
 
-    /// Has the records of a file committed with the names from now on, in front of what follows.
+    /// Moves the records of a file to the names, ahead of what follows.
     pub(super) fn promote(&mut self, object: ObjectId) {
         self.txgs.values_mut().for_each(|records| records.promote(object));
     }
 
-    /// Drops the records of a file that is gone: its number may become another's.
+    /// Drops the records of a deleted file: its number may be reused.
     pub(super) fn forget(&mut self, object: ObjectId) {
         for records in self.txgs.values_mut() {
             records.files.remove(&object);
         }
     }
 
-    /// Takes what a commit has to write: the records of txgs after `synced`.
+    /// Takes the records a commit has to write: those of txgs after `synced`.
     pub(super) fn take(&mut self, scopes: &Scopes, synced: Txg) -> Vec<(Txg, LogRecord)> {
         let mut taken = Vec::new();
         for (txg, records) in self.txgs.range_mut(synced.next()..) {

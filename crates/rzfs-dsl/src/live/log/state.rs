@@ -1,4 +1,4 @@
-//! The log of a head that is open.
+//! The log of an open head.
 
 use super::chain::{Chain, ChainState};
 use super::layout::SizeGuess;
@@ -18,7 +18,7 @@ use rzfs_vdev::LogTrust;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What only the thread that writes needs.
+/// State of the writing thread only.
 #[derive(Default, Debug)]
 pub(super) struct Writing {
     /// Number of the last record.
@@ -26,8 +26,8 @@ pub(super) struct Writing {
     pub(super) guess: SizeGuess,
 }
 
-/// The log of a head that is open. Locks are taken for a few instructions, but for that of what
-/// the writing thread needs, while blocks are made.
+/// The log of an open head. Locks are held briefly, except for that of the writing thread's state,
+/// while blocks are made.
 #[derive(Default, Debug)]
 pub(crate) struct IntentLog {
     pub(super) pending: Mutex<Pending>,
@@ -45,38 +45,38 @@ impl IntentLog {
         self.xattrs_since.lock().is_some_and(|since| since <= synced)
     }
 
-    /// Whether nothing waits for a txg, and nothing of the chain will change.
+    /// Whether nothing waits for a txg, and the chain will not change.
     pub(crate) fn is_idle(&self, synced: Txg) -> bool {
         self.pending.lock().is_empty() && self.chain.lock().is_idle(synced)
     }
 
-    /// The txg of the oldest block of the chain that was written to one of these vdevs.
+    /// The txg of the oldest block of the chain on one of these vdevs.
     pub(crate) fn oldest_written(&self, vdevs: &BTreeSet<VdevId>) -> Option<Txg> {
         self.chain.lock().oldest_written(vdevs)
     }
 
-    /// Ends it for good with a txg that is being synced; answers with the blocks that the chain has,
-    /// unless only its header knows.
+    /// Ends it for good with a txg that is being synced; returns the blocks of the chain, unless
+    /// only its header knows them.
     pub(crate) fn end(&self, txg: Txg) -> Option<Vec<BlockPointer>> {
         self.chain.lock().end(txg)
     }
 
-    /// Whether blocks were allocated for a chain that has ended.
+    /// Whether blocks were allocated for an ended chain.
     pub(crate) fn has_orphans(&self) -> bool {
         self.chain.lock().has_orphans()
     }
 
-    /// The blocks that were allocated up to `txg` for a chain that has ended.
+    /// The blocks allocated up to `txg` for an ended chain.
     pub(crate) fn take_orphans(&self, txg: Txg) -> Vec<BlockPointer> {
         self.chain.lock().take_orphans(txg)
     }
 
-    /// Says that blocks of the chain may be lost.
+    /// Marks blocks of the chain as possibly lost.
     pub(crate) fn break_off(&self) {
         self.chain.lock().break_off();
     }
 
-    /// Whether devices for logs still have the blocks of the chain; otherwise it ends.
+    /// Whether log devices still have the blocks of the chain; otherwise it ends.
     pub(crate) fn goes_on_with(&self, trust: LogTrust) -> bool {
         self.chain.lock().require_trust(trust).is_ok()
     }
@@ -86,13 +86,13 @@ impl IntentLog {
         self.pending.lock().settle(synced);
     }
 
-    /// Whether the pool knows records of extended attributes.
+    /// Whether the pool supports records of extended attributes.
     pub(super) fn knows_xattrs(&self) -> bool {
         self.has_xattr_feature.load(Ordering::Relaxed)
     }
 
-    /// Writes the header of the log of `head`, whose contents are `objset`, and gives back the
-    /// blocks that are not needed any more.
+    /// Writes the log header of `head`, whose contents are `objset`, and frees blocks that are no
+    /// longer needed.
     pub(crate) fn sync(
         &self,
         (head, objset): (ObjectId, &LiveObjset),
@@ -111,7 +111,7 @@ impl IntentLog {
             objset.set_log_header(mos.tx(), header);
         }
         if is_used && has_feature && self.xattrs_since.lock().is_none() {
-            // Without it no attributes are logged: who waits for them waits for a txg.
+            // Without it no attributes are logged: their commits wait for a txg.
             let activated = activate(mos, features, head, Feature::ZilSaXattr);
             let told = activated.unless_damaged(
                 |error| tracing::debug!(%error, "the use of a feature is not noted"),

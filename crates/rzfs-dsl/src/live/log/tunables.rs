@@ -1,16 +1,16 @@
-//! What is tuned about intent logs.
+//! Tunables of intent logs.
 
 use super::layout::UNIT;
 use rzfs_tunables::Tunables;
 
-/// What is tuned about intent logs.
+/// Tunables of intent logs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogTunables {
     /// Bytes of the largest new block; a multiple of [`UNIT`].
     pub(super) max_block: u64,
-    /// Bytes from which on a write is placed.
+    /// Minimum size of a write that is placed, in bytes.
     pub(super) immediate_write: u64,
-    /// More than this in log blocks is written sooner by syncing the txg, which writes it once.
+    /// More bytes than this in log blocks take longer than syncing the txg, which writes them once.
     pub(super) commit_max: u64,
     /// The same with a log device.
     pub(super) commit_max_on_log_device: u64,

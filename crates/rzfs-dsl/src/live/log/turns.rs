@@ -1,4 +1,4 @@
-//! Commits of many threads that share their writes.
+//! Concurrent commits of many threads that share their writes.
 //!
 //! ```text
 //! A: commit ── leads: writes, flushes ─────────┐ done
@@ -6,7 +6,7 @@
 //! C:       commit ── waits ─────────────────────────────────────────────────────┤ done
 //! D:          commit ── waits ──────────────────────────────────────────────────┘ done
 //! ```
-//! One thread writes at a time. Those who come meanwhile are served together by the next one.
+//! One thread writes at a time. Commits that arrive meanwhile are served together by the next one.
 
 use super::pending::{CommitScope, Scopes};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -15,38 +15,38 @@ use std::sync::{Arc, OnceLock};
 
 #[derive(Default, Debug)]
 struct State {
-    /// What those who wait want.
+    /// The scopes of the waiting commits.
     scopes: Scopes,
-    /// Those who wait.
+    /// The waiting commits.
     group: Arc<Group>,
     /// Commits so far.
     joined: u64,
     has_leader: bool,
-    /// A leader has panicked: what it was to write is lost.
+    /// A leader has panicked: its writes are lost.
     is_stopped: bool,
 }
 
-/// Commits that are served together.
+/// Commits served together.
 #[derive(Default, Debug)]
 struct Group {
     result: OnceLock<Result<(), Stopped>>,
 }
 
-/// Whose turn it is.
+/// Assigns the turns to write.
 #[derive(Default, Debug)]
 pub(super) struct Turns {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// The right to write; others take over when it is dropped.
+/// The right to write; released on drop.
 struct Lead<'a>(&'a Turns);
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.has_leader = false;
-        // What it was to write is not written.
+        // Its writes are not done.
         state.is_stopped |= std::thread::panicking();
         drop(state);
         self.0.changed.notify_all();
@@ -54,8 +54,8 @@ impl Drop for Lead<'_> {
 }
 
 impl Turns {
-    /// Has `write` called, by this or by another thread, for these scopes, and waits until it has
-    /// returned. An error is for those who are served together; who comes later is served anew.
+    /// Calls `write` for these scopes, in this thread or another, and waits until it has returned.
+    /// An error applies to the commits served together; later ones are served anew.
     pub(super) fn commit(
         &self,
         scopes: &[CommitScope],
@@ -80,7 +80,7 @@ impl Turns {
         }
     }
 
-    /// Writes for all who wait at this moment.
+    /// Writes for all current waiters.
     fn lead<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -91,7 +91,7 @@ impl Turns {
         let group = std::mem::take(&mut state.group);
         drop(state);
         let lead = Lead(self);
-        // Nobody else has this group's turn.
+        // This group's turn is exclusive.
         let _ = group.result.set(write(&scopes));
         drop(lead);
         self.state.lock()

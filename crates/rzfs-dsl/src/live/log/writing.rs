@@ -1,4 +1,4 @@
-//! Writing records into the log, and what happens when that cannot be (spec 05, sections 11.1 and
+//! Writing records to the log, and the fallback when that is impossible (spec 05, sections 11.1 and
 //! 11.2).
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //!     fill the tail ─> allocate the next block ─> fill it ─> ... ─> write all blocks
 //! end the transaction ─> flush ─> durable
 //! ```
-//! The transaction keeps its txg, to which the new blocks belong, from being synced before what
-//! points to them is written. Data is read before: a file that is being changed may wait for the
-//! txg.
+//! The transaction keeps its txg, to which the new blocks belong, from being synced before the
+//! pointers to them are written. Data is read before that: a file that is being changed may wait
+//! for the txg.
 
 use super::chain::{ChainEnded, ChainState};
 use super::contents::{LoggedContents, Parted, Placing};
@@ -30,18 +30,18 @@ use rzfs_metaslab::allocator::{AllocationRequest, ClassKind, Content, Placement}
 use rzfs_vdev::{BlockWrite, Durability, LeafFailure, Vdev, WriteClass};
 use std::collections::BTreeSet;
 
-/// Free space of the log's own classes with which nobody asks for room in the others.
+/// Free space in the log's own classes above which no room in the others is reserved.
 const PLENTY: u64 = 64 << 20;
 
-/// A record whose data is known.
+/// A record with its data.
 enum Prepared {
     Encoded(Vec<u8>),
     Write(Parted),
 }
 
 impl HeadLog {
-    /// Waits until what was done in these scopes, and what was done to any name, is durable.
-    /// Commits of several threads are written together.
+    /// Waits until operations in these scopes, and all name operations, are durable. Commits of
+    /// several threads are written together.
     ///
     /// # Errors
     /// [`Stopped`]: the pool is suspended.
@@ -54,7 +54,7 @@ impl HeadLog {
         self.log().turns.commit(scopes, |scopes| self.write_out(scopes, contents))
     }
 
-    /// Writes what some commits want, or waits for the txg instead.
+    /// Writes the records of some commits, or waits for the txg instead.
     fn write_out(&self, scopes: &Scopes, contents: &dyn LoggedContents) -> Result<(), Stopped> {
         let synced = self.pool.engine.synced_txg();
         let records = {
@@ -108,23 +108,23 @@ impl HeadLog {
         self.check_size(queue.size())?;
         let (mut written, oldest) = self.write_blocks(&mut queue)?;
         vdevs.append(&mut written);
-        // What is placed is of a txg that is not on disk yet; the tail was allocated by an earlier
-        // commit, perhaps in one that is.
+        // Placed blocks belong to a txg that is not on disk yet; the tail was allocated by an
+        // earlier commit, perhaps in one that is.
         let since = oldest.map_or(synced.next(), |oldest| oldest.min(synced.next()));
         let what = Durability::Records { since, vdevs: &vdevs };
         let flushed = self.pool.devices.vdevs().make_durable(what);
         let flushed = flushed.inspect_err(|_| self.log().chain.lock().break_off())?;
-        // A device may have come back meanwhile that has these blocks, but not those before them.
+        // A device that has come back may have these blocks, but not their predecessors.
         self.require_trust()?;
         for LeafFailure { leaf, error } in flushed {
-            // As often as somebody waits; the end of the txg warns of it.
+            // At debug level, since it repeats with every commit; the end of the txg warns.
             tracing::debug!(%leaf, %error, "a leaf missed blocks of an intent log");
         }
         Ok(())
     }
 
-    /// Reads the data of writes, and places what is to be placed: answers with the records, and
-    /// with the vdevs that were written.
+    /// Reads the data of writes, and places blocks as needed: returns the records and the vdevs
+    /// written.
     fn prepare(
         &self,
         records: Vec<(Txg, LogRecord)>,
@@ -159,7 +159,7 @@ impl HeadLog {
                 }
             }
         }
-        // The members of a gang may be anywhere.
+        // Gang members may be on any vdev.
         let vdevs = if placed.has_gang() {
             self.pool.devices.vdevs().top_levels().filter_map(Vdev::vdev_id).collect()
         } else {
@@ -168,7 +168,7 @@ impl HeadLog {
         Ok((queue, vdevs))
     }
 
-    /// Refuses so many bytes of records that the txg takes no longer.
+    /// Refuses more bytes of records than the txg would take no longer to write.
     fn check_size(&self, bytes: u64) -> Result<(), NotLogged> {
         let has_device = self.pool.accounts.allocator().usage().class(ClassKind::Log).space > 0;
         let tunables = &self.pool.tunables;
@@ -179,7 +179,7 @@ impl HeadLog {
         if bytes > most { Err(NotLogged::Large { bytes }) } else { Ok(()) }
     }
 
-    /// Sees to it that there is a chain. A new one can be used when its header is on disk.
+    /// Makes sure that there is a chain. A new one is usable when its header is on disk.
     fn require_chain(&self) -> Result<(), NotLogged> {
         let synced = self.pool.engine.synced_txg();
         let state = self.log().chain.lock().state();
@@ -218,21 +218,21 @@ impl HeadLog {
         Err(NotLogged::NewChain)
     }
 
-    /// Sees to it that everything before can be read as well, or the chain ends.
+    /// Ensures that all earlier blocks are still readable, or ends the chain.
     fn require_trust(&self) -> Result<(), NotLogged> {
         let trust = self.pool.devices.vdevs().trust_in_logs();
         Ok(self.log().chain.lock().require_trust(trust)?)
     }
 
-    /// How this pool's log blocks are made.
+    /// The form of this pool's log blocks.
     fn form(&self) -> BlockForm {
         const LEADER_VERSION: u64 = 23;
         let version = self.pool.durable.uberblock().version;
         if version >= LEADER_VERSION { BlockForm::Leader } else { BlockForm::Trailer }
     }
 
-    /// Asks for room for blocks that may go where everything else goes, so that the txg does not
-    /// lack it in the end.
+    /// Reserves room for blocks that may go to the ordinary space, so that the txg does not run out
+    /// of it.
     fn claim_room(&self, txg: Txg, bytes: u64) -> Result<(), NotLogged> {
         let usage = self.pool.accounts.allocator().usage();
         let own = [ClassKind::Log, ClassKind::EmbeddedLog].map(|class| usage.class(class).free());
@@ -274,8 +274,8 @@ impl HeadLog {
         }
     }
 
-    /// Writes records into the tail and into as many new blocks as they need; tells where, and the
-    /// oldest txg to which one of the blocks belongs.
+    /// Writes records to the tail and to as many new blocks as needed; returns where, and the
+    /// oldest txg of one of the blocks.
     fn write_blocks(
         &self,
         queue: &mut Queue,
@@ -291,7 +291,7 @@ impl HeadLog {
             let size = writing.guess.next_size(queue.size(), self.pool.tunables.max_block);
             let next = self.allocate(&Verifier::of(&tail).next(), size, &tx);
             let next = next.inspect_err(|_| {
-                // Blocks before it are not written, but there are others behind them already.
+                // Earlier blocks are not written, but later ones already exist.
                 if !writes.is_empty() {
                     self.log().chain.lock().break_off();
                 }
@@ -322,7 +322,7 @@ impl HeadLog {
         self.pool.counters.count_block(class, LogBlock { records, written, allocated });
     }
 
-    /// What is stored of a block.
+    /// The stored form of a block.
     fn encode(
         &self,
         block: &BlockPointer,
@@ -336,7 +336,7 @@ impl HeadLog {
         } else {
             BlockForm::Leader
         };
-        // A block with parity has to be whole, as it is read as a whole.
+        // A block with parity must be complete, as it is read as a whole.
         let stored = if form == BlockForm::Trailer || dva.asize() > size {
             size
         } else {
@@ -366,9 +366,9 @@ impl HeadLog {
     }
 }
 
-/// Whether the header points to a block that was set aside for the first record of a log, and
-/// says nothing else. One that is encrypted may have been written by somebody who crashed, and must
-/// not be once more with its IV.
+/// Whether the header points only to a block reserved for the first record of a log. If it is
+/// encrypted, it may have been written before a crash, and must not be written again with the same
+/// IV.
 fn is_set_aside(header: &ZilHeader, form: BlockForm, synced: Txg) -> bool {
     let first = header.first;
     !first.is_hole()

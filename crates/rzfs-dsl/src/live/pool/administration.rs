@@ -1,4 +1,4 @@
-//! What administrators ask a running pool for. A change is on disk when a method returns.
+//! Administrative operations on a live pool. A change is on disk when a method returns.
 
 use super::LivePool;
 use crate::dataset::Dataset;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 /// Administration of datasets.
 impl LivePool {
-    /// Makes a file system or volume, which is open for changes then.
+    /// Creates a file system or volume and opens it for changes.
     ///
-    /// Limits on the number of file systems are not enforced: they do not hold for those who may
-    /// change them.
+    /// Limits on the number of file systems are not enforced here: they do not apply to users who
+    /// may change them.
     ///
     /// # Errors
-    /// [`ChangeError`]: the name is taken or impossible, what is above it is no file system, or a
+    /// [`ChangeError`]: the name is taken or invalid, the parent is not a file system, or a
     /// property cannot have its value.
     pub fn create_dataset(
         &self,
@@ -34,18 +34,18 @@ impl LivePool {
         self.tasks.administer(move |context| context.create_dataset(&name, &new))
     }
 
-    /// Gives a file system or volume, and all below it, another name.
+    /// Renames a file system or volume, and everything below it.
     ///
     /// # Errors
-    /// [`ChangeError`]: there is no such dataset, the new name is taken or impossible, or what is
-    /// above it is no file system or has no room.
+    /// [`ChangeError`]: there is no such dataset, the new name is taken or invalid, or the new
+    /// parent is not a file system or has no room.
     pub fn rename_dataset(&self, from: &str, to: &str) -> Result<(), ChangeError> {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.tasks.administer(move |context| context.rename_dataset(&from, &to))
     }
 
-    /// Destroys a file system, volume or clone that has no snapshots and nothing below it. Its
-    /// space comes back in the background, but for what damage hides.
+    /// Destroys a file system, volume or clone without snapshots and children. Its space is freed
+    /// in the background, except for what damage hides.
     ///
     /// # Errors
     /// [`ChangeError`]: there is no such dataset, it is in use, or it has children or snapshots.
@@ -57,7 +57,7 @@ impl LivePool {
                 Outcome::Done => return Ok(()),
                 Outcome::Later => attempts += 1,
             }
-            // Whoever has it may write to it in every txg.
+            // An open dataset may be written in every txg.
             let is_used = |dataset: Dataset| self.heads.is_used(dataset.object());
             if attempts > SYNCS_TO_CLOSE && is_used(self.dataset_tree()?.open(name)?) {
                 return Err(ChangeError::Busy { name: name.to_owned() });
@@ -65,21 +65,19 @@ impl LivePool {
         }
     }
 
-    /// Gives a file system or volume the contents of its last snapshot, also while it is in use: what
-    /// was changed since is gone. Whoever names that (`pool/file system@snapshot`) can be sure that it
-    /// is this one. Its file system has to be [opened](LivePool::open_dataset) anew;
-    /// one that was opened before fails with
-    /// [`DmuError::Superseded`](rzfs_dmu::DmuError::Superseded).
+    /// Rolls a file system or volume back to its last snapshot, even while it is in use: later
+    /// changes are lost. Given a snapshot name (`pool/file system@snapshot`), it fails unless that
+    /// is the last one. The file system must be [opened](LivePool::open_dataset) again; one opened
+    /// before fails with [`DmuError::Superseded`](rzfs_dmu::DmuError::Superseded).
     ///
     /// # Errors
-    /// [`ChangeError`]: there is no such dataset, it has no snapshot, or a younger one than the one that
-    /// is named, or a younger bookmark, its key
-    /// is not loaded, or there is no room for what it reserves.
+    /// [`ChangeError`]: there is no such dataset, it has no snapshot, it has a snapshot or bookmark
+    /// younger than the named one, its key is not loaded, or there is no room for its reservation.
     pub fn roll_back(&self, name: &str) -> Result<(), ChangeError> {
         loop {
             let head = name.split('@').next().unwrap_or_default();
             let head = self.dataset_tree()?.open(head)?;
-            // It stays open until it is done.
+            // It stays open until the rollback is done.
             let _head = self.heads.open(&head)?;
             let name = name.to_owned();
             match self.tasks.administer(move |context| context.roll_back(&name))? {
@@ -89,11 +87,11 @@ impl LivePool {
         }
     }
 
-    /// Takes snapshots: all of them, with what everybody has written when this is called, or none.
+    /// Takes snapshots of everything written before the call: all of them, or none.
     ///
     /// # Errors
-    /// [`ChangeError::Each`]: a name is taken or impossible, or what it is of does not exist, is
-    /// being received, or has no room for what it reserves.
+    /// [`ChangeError::Each`]: a name is taken or invalid, or its dataset does not exist, is being
+    /// received, or has no room for its reservation.
     pub fn take_snapshots(&self, new: &NewSnapshots) -> Result<(), ChangeError> {
         loop {
             let new = new.clone();
@@ -104,10 +102,10 @@ impl LivePool {
         }
     }
 
-    /// Makes a file system or volume that begins with what a snapshot has, and shares its blocks.
+    /// Creates a file system or volume with the contents of a snapshot, sharing its blocks.
     ///
     /// # Errors
-    /// [`ChangeError`]: there is no such snapshot, the name is taken or impossible, the key of an
+    /// [`ChangeError`]: there is no such snapshot, the name is taken or invalid, the key of an
     /// encrypted one is not loaded, or a property cannot have its value.
     pub fn clone_snapshot(&self, name: &str, new: &NewClone) -> Result<(), ChangeError> {
         let key = self.dataset_tree()?.open(&new.origin)?.loaded_key()?;
@@ -120,41 +118,41 @@ impl LivePool {
         }
     }
 
-    /// Has a clone and what it is a clone of change places: the snapshots up to the clone's origin
-    /// are the clone's from then on, and the other one is a clone.
+    /// Promotes a clone: the snapshots up to its origin become its own, and the other dataset
+    /// becomes a clone.
     ///
     /// # Errors
-    /// [`ChangeError`]: it is no clone, snapshots would have the same names, or there is no room
-    /// for what it gets.
+    /// [`ChangeError`]: it is not a clone, snapshot names would collide, or there is no room for
+    /// what it gets.
     pub fn promote(&self, name: &str) -> Result<(), ChangeError> {
         let name = name.to_owned();
         self.tasks.administer(move |context| context.promote(&name))
     }
 
-    /// Makes bookmarks: all of them, or none.
+    /// Creates bookmarks: all of them, or none.
     ///
     /// # Errors
-    /// [`ChangeError::Each`]: a name is taken or impossible, there is no such source, or it is not
-    /// in the past of the file system.
+    /// [`ChangeError::Each`]: a name is taken or invalid, there is no such source, or it is not in
+    /// the past of the file system.
     pub fn create_bookmarks(&self, new: &[NewBookmark]) -> Result<(), ChangeError> {
         let new = new.to_vec();
         self.tasks.administer(move |context| context.create_bookmarks(&new))
     }
 
-    /// Removes bookmarks: all of them, or none. Those that do not exist are passed over.
+    /// Removes bookmarks: all of them, or none. Missing ones are skipped.
     ///
     /// # Errors
-    /// [`ChangeError::Each`]: a name is impossible.
+    /// [`ChangeError::Each`]: a name is invalid.
     pub fn destroy_bookmarks(&self, names: &[String]) -> Result<(), ChangeError> {
         let names = names.to_vec();
         self.tasks.administer(move |context| context.destroy_bookmarks_named(&names))
     }
 
-    /// Destroys snapshots: all of them, or none. Those that do not exist are passed over. Their space
-    /// comes back in the background.
+    /// Destroys snapshots: all of them, or none. Missing ones are skipped. Their space is freed in
+    /// the background.
     ///
     /// # Errors
-    /// [`ChangeError::Each`]: one is held, or clones have come of it, unless it may wait for these.
+    /// [`ChangeError::Each`]: one has holds or clones, unless destruction may be deferred.
     pub fn destroy_snapshots(
         &self,
         snapshots: &[String],
@@ -164,26 +162,26 @@ impl LivePool {
         self.tasks.administer(move |context| context.destroy_snapshots(&snapshots, destruction))
     }
 
-    /// Gives snapshots another name, the same for those of all heads: all of them, or none.
+    /// Renames snapshots of all heads to one name: all of them, or none.
     ///
     /// # Errors
-    /// [`ChangeError::Each`]: there is no such snapshot, or the name is taken or impossible.
+    /// [`ChangeError::Each`]: there is no such snapshot, or the name is taken or invalid.
     pub fn rename_snapshots(&self, snapshots: &[String], new: &str) -> Result<(), ChangeError> {
         let (snapshots, new) = (snapshots.to_vec(), new.to_owned());
         self.tasks.administer(move |context| context.rename_snapshots(&snapshots, &new))
     }
 
-    /// Keeps snapshots from being destroyed until each of their tags is given up: all of them, or
-    /// none.
+    /// Holds snapshots with a tag, which prevents their destruction until it is released: all of
+    /// them, or none.
     ///
     /// # Errors
-    /// [`ChangeError::Each`]: there is no such snapshot, or it has the tag already.
+    /// [`ChangeError::Each`]: there is no such snapshot, or it already has the tag.
     pub fn hold_snapshots(&self, snapshots: &[String], tag: &str) -> Result<(), ChangeError> {
         let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
         self.tasks.administer(move |context| context.hold(&snapshots, &tag))
     }
 
-    /// Gives the tags of snapshots up. What was to be destroyed then is.
+    /// Releases the tag of snapshots. Those with deferred destruction are then destroyed.
     ///
     /// # Errors
     /// [`ChangeError::Each`]: there is no such snapshot, or it does not have the tag.
@@ -192,8 +190,8 @@ impl LivePool {
         self.tasks.administer(move |context| context.release(&snapshots, &tag))
     }
 
-    /// Sets properties of a file system, volume or snapshot: all of them, or none. What is open is
-    /// written accordingly when this returns.
+    /// Sets properties of a file system, volume or snapshot: all of them, or none. They apply to
+    /// open datasets when this returns.
     ///
     /// # Errors
     /// [`ChangeError`]: a property does not exist, does not apply or cannot have the value.
@@ -219,11 +217,11 @@ impl LivePool {
         self.set_properties(name, &[(property.to_owned(), value)])
     }
 
-    /// Gives a file system, volume or snapshot the properties that a send stream brings; answers those that
-    /// it cannot have, and why.
+    /// Applies received properties to a file system, volume or snapshot; returns the rejected ones
+    /// with reasons.
     ///
     /// # Errors
-    /// [`ChangeError`]: there is no such dataset, or nothing can be changed of it.
+    /// [`ChangeError`]: there is no such dataset, or it cannot be changed.
     pub fn receive_properties(
         &self,
         name: &str,
@@ -233,7 +231,7 @@ impl LivePool {
         self.tasks.administer(move |context| context.receive_properties(&name, &brought))
     }
 
-    /// The same of a file system or volume, and tells what that has changed.
+    /// The same for a file system or volume; returns a record of the changes.
     ///
     /// # Errors
     /// As there.
@@ -246,19 +244,19 @@ impl LivePool {
         self.tasks.administer(move |context| context.receive_properties_recorded(&name, &brought))
     }
 
-    /// Takes a change of properties back, but for what was changed since then.
+    /// Reverts a change of properties, except for what was changed since.
     ///
     /// # Errors
-    /// [`ChangeError`]: the dataset was destroyed, or nothing can be changed of it.
+    /// [`ChangeError`]: the dataset was destroyed, or it cannot be changed.
     pub fn take_back_properties(&self, record: &PropertyRecord) -> Result<(), ChangeError> {
         let record = record.clone();
         self.tasks.administer(move |context| context.take_back_properties(&record))
     }
 
-    /// Takes a property's own value away.
+    /// Removes a property's own value.
     ///
     /// # Errors
-    /// [`ChangeError`]: the property does not exist, does not apply or is not inherited.
+    /// [`ChangeError`]: the property does not exist, does not apply or cannot be inherited.
     pub fn inherit_property(
         &self,
         name: &str,
@@ -269,21 +267,21 @@ impl LivePool {
         self.tasks.administer(move |context| context.inherit_property(&name, &property, inherit))
     }
 
-    /// Gives an encrypted dataset another key: the keys of its blocks are wrapped anew, here and
-    /// in all datasets below that have their key from it. Their contents stay as they are.
+    /// Changes the key of an encrypted dataset: rewraps the keys of its blocks, here and in all
+    /// descendants that share it. Their contents stay as they are.
     ///
     /// # Errors
-    /// [`ChangeError`]: the dataset is not encrypted or a clone, a key that is needed is not
-    /// loaded, or there is none to inherit.
+    /// [`ChangeError`]: the dataset is not encrypted or is a clone, a required key is not loaded,
+    /// or there is none to inherit.
     pub fn change_key(&self, name: &str, change: KeyChange) -> Result<(), ChangeError> {
         let name = name.to_owned();
         self.tasks.administer(move |context| context.change_key(&name, &change))
     }
 
-    /// Forgets the key of an encryption root. Nothing that was encrypted with it may be in use.
+    /// Unloads the key of an encryption root. Nothing encrypted with it may be in use.
     ///
     /// # Errors
-    /// [`ChangeError`]: it is no encryption root, its key is not loaded, or is in use.
+    /// [`ChangeError`]: it is not an encryption root, its key is not loaded, or is in use.
     pub fn unload_key(&self, name: &str) -> Result<(), ChangeError> {
         let root = self.dataset_tree()?.open(name)?;
         unload_key(&root, &self.heads, || self.sync_or_refuse())
@@ -292,7 +290,7 @@ impl LivePool {
 
 /// Administration of the pool.
 impl LivePool {
-    /// Sets a property of the pool: a number or text, as it is stored; `bootfs` by the name of the
+    /// Sets a property of the pool: a number or text in stored form; `bootfs` by the name of the
     /// dataset.
     ///
     /// # Errors
@@ -302,20 +300,19 @@ impl LivePool {
         self.tasks.administer(move |context| context.set_pool_property(&property, &value))
     }
 
-    /// Enables features, and those that they depend on. Those that are enabled already stay so.
+    /// Enables features and their dependencies. Those already enabled stay so.
     ///
-    /// Compression that follows from a new feature, as that of metadata with lz4, is used when the
-    /// pool is opened the next time.
+    /// Compression that a new feature allows, such as lz4 for metadata, is used from the next
+    /// import on.
     ///
     /// # Errors
-    /// [`ChangeError`]: the pool's version has no features, or this software does not have one of
-    /// them.
+    /// [`ChangeError`]: the pool's version has no features, or one of them is not supported.
     pub fn enable_features(&self, features: &[Feature]) -> Result<(), ChangeError> {
         let features = features.to_vec();
         self.tasks.administer(move |context| context.enable_features(&features))
     }
 
-    /// Raises the pool's version; with 5000 it has features, none of which is enabled.
+    /// Raises the pool's version; 5000 is the version with features, none of which is enabled.
     ///
     /// # Errors
     /// [`ChangeError`]: the version does not exist or is not later than the pool's, or the pool is
@@ -324,16 +321,16 @@ impl LivePool {
         self.tasks.administer(move |context| context.upgrade_version(version))
     }
 
-    /// Gives the pool another guid, so that it can be told from a copy of its devices; answers
-    /// with the new one.
+    /// Gives the pool a new guid, to distinguish it from a copy of its devices; returns the new
+    /// guid.
     ///
     /// # Errors
-    /// [`ChangeError`]: a device is missing: it would not be the pool's any more.
+    /// [`ChangeError`]: a device is missing: it would no longer belong to the pool.
     pub fn change_guid(&self) -> Result<Guid, ChangeError> {
         self.tasks.administer(|context| context.change_guid())
     }
 
-    /// Forgets blocks of flat dedup tables that there are once only. Returns how many.
+    /// Prunes blocks with a single reference from flat dedup tables. Returns their number.
     ///
     /// # Errors
     /// [`ChangeError`]: a table cannot be read, or the pool is suspended.

@@ -10,13 +10,12 @@ use crate::live::datasets::head::LiveDataset;
 use crate::mos::resume::ResumePoint;
 use std::sync::Arc;
 
-/// Txgs after which whoever receives something has let go of it if its stream has broken off.
+/// Txgs after which the receiver has released a receive whose stream broke off.
 const SYNCS_TO_BREAK_OFF: usize = 16;
 
-/// A snapshot that is being received. Whoever has it writes what the stream says into
-/// [`Receiving::dataset`], and then [ends](LivePool::end_receive) or
-/// [breaks it off](LivePool::break_off_receive); what is only dropped, and cannot be resumed, is destroyed
-/// when the pool is opened the next time.
+/// A receive in progress. The receiver writes the stream to [`Receiving::dataset`], and then
+/// [ends](LivePool::end_receive) it or [breaks it off](LivePool::break_off_receive); one that is
+/// only dropped, and cannot be resumed, is destroyed at the next import.
 #[derive(Debug)]
 pub struct Receiving {
     begun: Begun,
@@ -24,13 +23,13 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// What is written into: nobody else sees it.
+    /// The dataset to write to, invisible to others.
     #[must_use]
     pub const fn dataset(&self) -> &Arc<LiveDataset> {
         &self.dataset
     }
 
-    /// How far it had come when it began: beyond the start for a stream that brings the rest of another.
+    /// The starting point: past the beginning for a stream that continues another one.
     #[must_use]
     pub const fn start(&self) -> ResumePoint {
         self.begun.start
@@ -38,11 +37,11 @@ impl Receiving {
 }
 
 impl LivePool {
-    /// Begins to receive a snapshot: into a new file system or volume, or, where there is one, beside
-    /// it until everything is there. A file system that is there stays in use, as it is.
+    /// Begins to receive a snapshot: into a new file system or volume, or beside an existing one
+    /// until everything has arrived. An existing file system stays in use, unchanged.
     ///
     /// # Errors
-    /// [`ChangeError`], [`ChangeError::Receive`] above all: the stream does not fit what is there.
+    /// [`ChangeError`], mostly [`ChangeError::Receive`]: the stream does not fit the target.
     pub fn begin_receive(&self, new: &NewReceive) -> Result<Receiving, ChangeError> {
         loop {
             let source = new.origin.as_deref().unwrap_or(&new.target);
@@ -55,7 +54,7 @@ impl LivePool {
             let (new, heads) = (new.clone(), Arc::clone(&self.heads));
             let begun = self.tasks.administer(move |context| {
                 let begun = context.begin_receive(&new, key)?;
-                // It stays open from here on, whoever closes what nobody uses.
+                // It stays open from here on, even when unused heads are closed.
                 Ok(begun.and_then(|begun| heads.get(begun.head).map(|head| (begun, head))))
             });
             let begun = match begun {
@@ -68,11 +67,11 @@ impl LivePool {
         }
     }
 
-    /// Goes on with a receive that broke off and was kept, when the rest of its stream has come.
+    /// Resumes a kept receive with the remainder of its stream.
     ///
     /// # Errors
-    /// [`ChangeError`], [`ChangeError::Receive`] above all: it is not what comes next, or somebody is
-    /// receiving it.
+    /// [`ChangeError`], mostly [`ChangeError::Receive`]: the stream is not the remainder, or
+    /// another receive is in progress.
     pub fn resume_receive(
         &self,
         new: &NewReceive,
@@ -89,7 +88,7 @@ impl LivePool {
         Err(ReceiveProblem::Partial { target: new.target.clone() }.into())
     }
 
-    /// The same; `None`: somebody has what has arrived.
+    /// The same; `None`: the partial data is in use.
     fn try_resume(
         &self,
         new: &NewReceive,
@@ -107,8 +106,8 @@ impl LivePool {
         Ok(Some(Receiving { begun, dataset }))
     }
 
-    /// Notes that everything up to a place of the stream was written: if that breaks off, or all does,
-    /// the receive can be resumed there.
+    /// Records that everything up to a point of the stream was written: after an interruption, the
+    /// receive can be resumed there.
     pub fn note_received(&self, receiving: &Receiving, point: ResumePoint) {
         match receiving.begun.new.interruption {
             Interruption::Destroyed => {}
@@ -119,7 +118,7 @@ impl LivePool {
         }
     }
 
-    /// What the target of a receive is called now: somebody may have renamed it, or what is above it.
+    /// The current name of a receive's target, which may have been renamed, as may its ancestors.
     ///
     /// # Errors
     /// [`DatasetError`]: it was destroyed.
@@ -131,8 +130,7 @@ impl LivePool {
         Ok(self.dataset_tree()?.by_object(head)?.name().to_owned())
     }
 
-    /// What is being received, as it is on disk: with everything that is written, once that is
-    /// [synced](LivePool::sync).
+    /// The received data on disk: includes everything written before a [sync](LivePool::sync).
     ///
     /// # Errors
     /// [`DatasetError`]: it was destroyed with its target.
@@ -140,13 +138,13 @@ impl LivePool {
         self.dataset_tree()?.by_object(receiving.begun.head)
     }
 
-    /// Ends a receive of which everything is written: the target has the contents and the snapshot,
-    /// all at once. A file system in use has to be [opened](LivePool::open_dataset) anew then, as
-    /// after a [rollback](LivePool::roll_back).
+    /// Ends a completely written receive: the target atomically gets the contents and the snapshot.
+    /// A file system in use must then be [opened](LivePool::open_dataset) again, as after a
+    /// [rollback](LivePool::roll_back).
     ///
     /// # Errors
-    /// [`ChangeError`]: the target was changed or destroyed meanwhile, or there is no room. What was
-    /// received is destroyed then, or kept.
+    /// [`ChangeError`]: the target was changed or destroyed meanwhile, or there is no room. The
+    /// received data is then destroyed, or kept.
     pub fn end_receive(&self, receiving: Receiving) -> Result<(), ChangeError> {
         let Receiving { begun, dataset } = receiving;
         let _ending = self.ending_receive.lock();
@@ -160,8 +158,8 @@ impl LivePool {
         ended
     }
 
-    /// Destroys what a receive has left of a target, and nobody has: the pool was suspended when it was to
-    /// be destroyed. Says whether there was something.
+    /// Destroys an abandoned partial receive of a target, left because the pool was suspended when
+    /// it was to be destroyed. Returns whether there was one.
     fn clear_left_receive(&self, target: &str) -> bool {
         let Some(_nobody_ends) = self.ending_receive.try_lock() else { return false };
         let left = self.dataset_tree().and_then(|tree| tree.open(target)?.received_into());
@@ -172,7 +170,7 @@ impl LivePool {
 
     fn try_end(&self, begun: &Begun) -> Result<(), ChangeError> {
         loop {
-            // It stays open until it is done.
+            // It stays open until it is destroyed.
             let _head = match begun.destination {
                 Destination::New => None,
                 Destination::Existing { head } => {
@@ -187,7 +185,7 @@ impl LivePool {
         }
     }
 
-    /// Destroys what was received so far, or keeps it; the target is as it was before.
+    /// Destroys the partially received data, or keeps it; the target is unchanged.
     ///
     /// # Errors
     /// [`ChangeError`]: it is gone already, or the pool is suspended.
@@ -198,17 +196,17 @@ impl LivePool {
                 drop(dataset);
                 None
             }
-            // It stays open until it is on disk how far it has come.
+            // It stays open until its progress is on disk.
             Interruption::Kept { .. } => Some(dataset),
         };
         self.break_off(&begun)
     }
 
-    /// Destroys what has arrived for a dataset and does not have its place yet, which is below it and
-    /// would keep it and its snapshots from being destroyed.
+    /// Destroys the partial receive of a dataset, which is stored below it and would keep it and
+    /// its snapshots from being destroyed.
     ///
     /// # Errors
-    /// [`ChangeError`]: somebody is receiving it, or the pool is suspended.
+    /// [`ChangeError`]: a receive is in progress, or the pool is suspended.
     pub fn destroy_received(&self, name: &str) -> Result<(), ChangeError> {
         let received = match self.dataset_tree()?.open(name) {
             Err(DatasetError::NotFound { .. }) => None,
@@ -231,8 +229,8 @@ impl LivePool {
         }
     }
 
-    /// Destroys what was being received when the pool was left, unless it can be resumed (spec 08,
-    /// section 9.2). What cannot be destroyed stays as it is: nobody mounts it.
+    /// Destroys receives interrupted by an export or crash, unless they can be resumed (spec 08,
+    /// section 9.2). What cannot be destroyed stays as it is, and is not mounted.
     pub(in crate::live) fn clear_interrupted_receives(&self) {
         let left = |error: &dyn std::fmt::Display| {
             tracing::warn!(%error, "an interrupted receive is left behind");
@@ -247,7 +245,7 @@ impl LivePool {
     }
 }
 
-/// The names of all heads that have not got everything and cannot be resumed.
+/// The names of all heads with an unfinished receive that cannot be resumed.
 fn interrupted(tree: &DatasetTree) -> Result<Vec<String>, DatasetError> {
     let mut names = Vec::new();
     for dataset in tree.root()?.descendants()? {

@@ -1,5 +1,4 @@
-//! The space of a pool that changes: what can be allocated, what blocks share, and whom it is
-//! promised to.
+//! The space of a live pool: what can be allocated, what blocks share, and what is promised.
 
 use super::demand::{SpaceDemand, SpaceRefusal, SpaceUse};
 use super::ledger::{Ledger, Room};
@@ -27,7 +26,7 @@ pub(crate) struct Accounts {
     allocator: Arc<Allocator>,
     sharing: Sharing,
     ledger: Mutex<Ledger>,
-    /// How much more than their contents blocks can take.
+    /// The maximum ratio of allocated size to contents.
     inflation: AtomicU64,
 }
 
@@ -49,27 +48,27 @@ impl Accounts {
         &self.sharing
     }
 
-    /// The pool has more vdevs now.
+    /// Updates the accounts after the pool has gained vdevs.
     pub(crate) fn follow_vdevs(&self, vdevs: &VdevTree) {
         self.inflation.store(inflation(vdevs), Ordering::Relaxed);
     }
 
-    /// Bytes that the pool has for datasets, used or not, when a change may go so far.
+    /// Bytes in the pool for datasets, used or not, for a change of this tier.
     pub(crate) fn usable_space(&self, tier: SpaceTier) -> u64 {
         let usage = self.allocator.usage();
         let space = usage.normal_space.saturating_add(self.sharing.saved());
         space.saturating_sub(tier.kept_back(usage.slop))
     }
 
-    /// Bytes that so many bytes of contents can take.
+    /// Maximum allocated bytes for this many bytes of contents.
     fn inflated(&self, bytes: u64, copies: u64) -> u64 {
         let inflation = self.inflation.load(Ordering::Relaxed);
         let bytes = u128::from(bytes) * u128::from(copies) * u128::from(inflation);
         u64::try_from(bytes / u128::from(ONE)).unwrap_or(u64::MAX)
     }
 
-    /// Admits a change of a head before anything is changed; its bytes are those of the contents,
-    /// which are written so many times.
+    /// Admits a change of a head before anything is modified; its bytes are those of the contents,
+    /// written in this many copies.
     pub(crate) fn admit(
         &self,
         (head, copies): (ObjectId, u8),
@@ -80,18 +79,18 @@ impl Accounts {
         self.ledger.lock().admit(head, txg, demand)
     }
 
-    /// Admits blocks of intent logs, which may go where everything goes.
+    /// Admits blocks of intent logs, which may go to the ordinary space.
     pub(crate) fn admit_log(&self, txg: Txg, bytes: u64) -> Result<(), SpaceRefusal> {
         let bytes = self.inflated(bytes, 1);
         self.ledger.lock().admit_log(txg, bytes)
     }
 
-    /// Space of a head as it is on disk.
+    /// Space of a head, as on disk.
     pub(crate) fn space(&self, head: ObjectId) -> SpaceUse {
         self.ledger.lock().space(head)
     }
 
-    /// Opens the accounts of a head and of the directories above it.
+    /// Opens the accounts of a head and of its ancestor directories.
     pub(crate) fn open(&self, dataset: &Dataset) -> Result<(), DatasetError> {
         let number = |property| dataset.stored_number(property).map(Option::unwrap_or_default);
         let limits = (number(DatasetProperty::RefQuota)?, number(DatasetProperty::RefReservation)?);
@@ -114,18 +113,18 @@ impl Accounts {
         Ok(())
     }
 
-    /// Closes the accounts of heads that are not open any more.
+    /// Closes the accounts of heads that are no longer open.
     pub(crate) fn close_heads(&self, heads: &[ObjectId]) {
         let mut ledger = self.ledger.lock();
         heads.iter().for_each(|head| ledger.close_head(*head));
     }
 
-    /// Closes the account of a directory that is destroyed.
+    /// Closes the account of a destroyed directory.
     pub(crate) fn close_dir(&self, dir: ObjectId) {
         self.ledger.lock().close_dir(dir);
     }
 
-    /// What can be allocated in the normal class, but for a part of what is held back.
+    /// What can be allocated in the normal class, except for part of the slop space.
     fn room(&self) -> Option<Room> {
         let usage = self.allocator.usage();
         let normal = usage.class(ClassKind::Normal);
@@ -139,7 +138,7 @@ impl Accounts {
         Some(Room { bytes, refusal })
     }
 
-    /// Takes over what a txg that is on disk has made of directories and heads.
+    /// Updates directories and heads from a txg that is on disk.
     pub(crate) fn settle<'a>(
         &self,
         txg: Txg,
@@ -165,14 +164,14 @@ impl Accounts {
     }
 }
 
-/// How much more than their contents blocks can take, in 256th parts: blocks of one sector on the
-/// vdev whose layout suits them least.
+/// The maximum ratio of allocated size to contents, in 256ths: that of one-sector blocks on the
+/// vdev with the least favourable layout.
 fn inflation(vdevs: &VdevTree) -> u64 {
     let of = |vdev: VdevId| {
         let smallest = 1_u64 << vdevs.top_level(vdev)?.ashift()?;
         let allocated = vdevs.allocated_size(vdev, smallest, Txg(0))?;
         let typical = vdevs.allocated_size(vdev, TYPICAL_BLOCK, Txg(0))?.max(1);
-        // What a sector takes, as accounts count it.
+        // The size of a sector as accounts count it.
         let deflated = u128::from(allocated) * u128::from(TYPICAL_BLOCK) / u128::from(typical);
         u64::try_from(deflated * u128::from(ONE) / u128::from(smallest)).ok()
     };

@@ -1,5 +1,5 @@
-//! The pool's space as block writing and space accounting see it: glue between block policies,
-//! vdevs, and the allocator (spec 06, section 9).
+//! The pool's space as seen by block writing and space accounting: connects block policies, vdevs,
+//! and the allocator (spec 06, section 9).
 
 use crate::mos::features::Features;
 use crate::pool::{Attributes, MosStore, Pool, PoolError, geometry, top_attributes};
@@ -24,10 +24,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// Bits of a block's number within which blocks are put together.
+/// Bits of a block number within which blocks are placed together.
 const NEIGHBOUR_BITS: u32 = 6;
 
-/// Gives blocks their places.
+/// Allocates blocks.
 pub(crate) struct PoolSpace(pub(crate) Arc<Allocator>);
 
 impl BlockSpace for PoolSpace {
@@ -56,7 +56,7 @@ impl BlockSpace for PoolSpace {
     }
 }
 
-/// What a block holds, as far as its place depends on it.
+/// The kind of a block's contents, as far as its place depends on it.
 fn content(policy: &BlockPolicy) -> Content {
     let of = policy.object_type;
     if of == ObjectType::INTENT_LOG {
@@ -72,7 +72,7 @@ fn content(policy: &BlockPolicy) -> Content {
     }
 }
 
-/// The pool's top-level vdevs, as space accounting asks about them.
+/// The pool's top-level vdevs, as space accounting sees them.
 pub(crate) struct TopLevels(pub(crate) Arc<CurrentTree>);
 
 impl Devices for TopLevels {
@@ -184,7 +184,7 @@ pub(crate) fn of_new_pool(
     Ok(Arc::new(allocator))
 }
 
-/// Gives the allocator a new vdev, which has no metaslabs so far.
+/// Adds a vdev to the allocator, without metaslabs so far.
 pub(crate) fn add(
     allocator: &Allocator,
     vdevs: &VdevTree,
@@ -201,7 +201,7 @@ pub(crate) fn add(
     }
 }
 
-/// The allocator of a pool that is on disk.
+/// The allocator of a pool on disk.
 pub(crate) fn of_pool(
     pool: &Pool,
     mos: &LiveObjset,

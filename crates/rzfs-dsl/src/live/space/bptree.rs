@@ -1,4 +1,4 @@
-//! Datasets that are being destroyed in the background (spec 04, sections 4.5 and 9.5).
+//! Datasets being destroyed in the background (spec 04, sections 4.5 and 9.5).
 
 use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta, apply};
@@ -20,24 +20,24 @@ const NAME: &str = "bptree_obj";
 const BLOCK: u32 = 128 << 10;
 const ENTRY: u64 = BptreeEntry::SIZE as u64;
 
-/// The number that objsets have in bookmarks when they are destroyed.
+/// The objset number in bookmarks of datasets being destroyed.
 const DESTROYED: ObjsetId = ObjsetId(u64::MAX);
 
 /// Frees a block.
 pub(crate) type Free<'a> = &'a dyn Fn(&BlockPointer) -> Result<(), LiveError>;
 
-/// The list of a pool, which exists while something is on it.
+/// The list of a pool, which exists while it is not empty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DestroyedList(ObjectId);
 
 impl DestroyedList {
-    /// The list of a pool that is on disk.
+    /// The list of a pool on disk.
     pub(crate) const fn open(object: ObjectId) -> Self {
         Self(object)
     }
 
-    /// Puts the blocks below `root` that were born after `birth` on the list, which is made if
-    /// need be.
+    /// Adds the blocks below `root` that were born after `birth` to the list, which is created if
+    /// needed.
     pub(crate) fn add(
         list: &mut Option<Self>,
         mos: &MosTx<'_>,
@@ -66,8 +66,8 @@ impl DestroyedList {
         mos.set_record(object, &header)
     }
 
-    /// Frees `limit` blocks, and those above that have nothing left below them; answers with their
-    /// sums. The list is gone when it is empty, or when it cannot be read.
+    /// Frees `limit` blocks, and indirect blocks with nothing left below them; returns their sums.
+    /// The list is removed when it is empty or unreadable.
     pub(crate) fn work_off(
         list: &mut Option<Self>,
         mos: &MosTx<'_>,
@@ -112,7 +112,7 @@ impl DestroyedList {
             if let Some(error) = part.error {
                 return Err(error);
             }
-            // Whatever an entry leads to, it was looked at.
+            // Every entry counts as one block at least.
             left = part.left.min(left - 1);
             charge(&mut header, -part.sums);
             freed += part.sums;
@@ -130,14 +130,14 @@ impl DestroyedList {
     }
 }
 
-/// Whether the list has been worked off.
+/// Whether the list is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
     Done,
     More,
 }
 
-/// Has `free` take all blocks below `root` that were born after `birth`, at once; answers with their
+/// Passes all blocks below `root` that were born after `birth` to `free` at once; returns their
 /// sums.
 pub(crate) fn free_all(
     pipeline: &BlockPipeline,
@@ -151,7 +151,7 @@ pub(crate) fn free_all(
     part.error.map_or(Ok(part.sums), Err)
 }
 
-/// Some blocks of a dataset that are freed in one txg.
+/// A portion of a dataset's blocks, freed in one txg.
 struct Part<'a> {
     free: Free<'a>,
     deflation: Deflation<'a>,
@@ -161,7 +161,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Frees what is left of an entry, as far as the limit allows; answers where to go on.
+    /// Frees the remainder of an entry within the limit; returns where to continue.
     fn run(&mut self, pipeline: &BlockPipeline, entry: &BptreeEntry) -> Option<Bookmark> {
         Traversal::children_first(pipeline, DESTROYED)
             .born_after(entry.birth)
@@ -172,7 +172,7 @@ impl Part<'_> {
 
 impl Visitor for Part<'_> {
     fn block(&mut self, &Visit { bookmark, pointer, .. }: &Visit<'_>) -> ControlFlow<()> {
-        // OpenZFS does not go on at blocks above.
+        // OpenZFS does not resume at indirect blocks.
         if self.left == 0 && bookmark.level == Level::DATA {
             return ControlFlow::Break(());
         }
@@ -188,7 +188,7 @@ impl Visitor for Part<'_> {
     }
 
     fn damage(&mut self, error: DmuError) -> ControlFlow<()> {
-        // What is above something that cannot be read now must stay.
+        // Indirect blocks above something that cannot be read now must stay.
         if !error.is_damage() {
             self.error = Some(error.into());
             return ControlFlow::Break(());
@@ -204,7 +204,7 @@ fn header_of(list: &LiveObject) -> Result<BptreeHeader, LiveError> {
     Ok(header)
 }
 
-/// The first entry behind the first one that is not in the hole that this one may begin with.
+/// The first valid entry after the hole at the start of the list.
 fn behind_hole(list: &LiveObject, header: &BptreeHeader) -> Result<u64, LiveError> {
     let next = header.begin.saturating_add(1);
     let data = list.next_data(next.saturating_mul(ENTRY))?.map(|data| data / ENTRY);

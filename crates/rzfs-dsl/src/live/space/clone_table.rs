@@ -1,14 +1,14 @@
-//! Which blocks several files share, and how often: the reference tables of block cloning
-//! (spec 02, section 10).
+//! Blocks shared by several files and their reference counts: the tables of block cloning (spec 02,
+//! section 10).
 //!
 //! ```text
 //! datasets are synced ──> references of this txg's clones are added
 //! blocks are freed ─────> does the range have shared blocks? is this one? then one reference less
 //! end of the pass ──────> changed entries, counters and sums are written
 //! ```
-//! A pointer does not show that its block is shared. So every block of data that dies is looked
-//! up; for most the counter of their 16 MiB says at once that nothing there is shared, and in
-//! pools without clones there is no table to ask.
+//! A pointer does not show that its block is shared. So every data block that dies is looked up;
+//! for most the counter of their 16 MiB range shows that nothing there is shared, and pools without
+//! clones have no table.
 
 mod counters;
 
@@ -32,25 +32,25 @@ use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of a vdev that a counter of a new table stands for.
+/// Bytes of a vdev covered by a counter of a new table.
 const RANGE: u64 = 16 << 20;
-/// Bytes of the blocks of counters of a new table.
+/// Block size of the counters of a new table, in bytes.
 const COUNTER_BLOCK: u32 = 32 << 10;
-/// Bytes of the blocks of the entries of a new table.
+/// Block size of the entries of a new table, in bytes.
 const ENTRY_BLOCK: usize = 4 << 10;
-/// Most counters of a vdev: 16 MiB each, they are enough for 4 PiB.
+/// Maximum number of counters of a vdev: at 16 MiB each, enough for 4 PiB.
 const MAX_COUNTERS: u64 = 1 << 28;
 
-/// What is to become of a block that somebody does not need any more.
+/// What happens to a block that loses a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Release {
     /// Its space is free.
     Free,
-    /// Others have it still.
+    /// It still has other references.
     Kept,
 }
 
-/// The tables of all vdevs that have shared blocks.
+/// The tables of all vdevs with shared blocks.
 #[derive(Debug, Default)]
 pub(crate) struct CloneTables {
     tables: Mutex<BTreeMap<VdevId, CloneTable>>,
@@ -59,9 +59,9 @@ pub(crate) struct CloneTables {
 /// The form of the counts in entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum EntryForm {
-    /// Eight bytes: a number as it is in memory.
+    /// Eight bytes: a number in memory order.
     Memory,
-    /// A number, in pools that use the feature `block_cloning_endian`.
+    /// A number, in pools with the feature `block_cloning_endian`.
     Number,
 }
 
@@ -87,10 +87,10 @@ struct CloneTable {
     vdev: VdevId,
     object: ObjectId,
     header: BrtHeader,
-    /// Entries of each range.
+    /// Number of entries in each range.
     counters: Vec<u16>,
-    /// References beyond the first of the blocks that were looked up in this pass, by offset; and
-    /// whether the entry has changed.
+    /// Additional references of the blocks looked up in this pass, by offset; and whether the entry
+    /// has changed.
     entries: BTreeMap<u64, (u64, bool)>,
     /// Ranges whose counters have changed.
     ranges: BTreeSet<u64>,
@@ -104,7 +104,7 @@ fn is_shareable(pointer: &BlockPointer) -> bool {
         && pointer.object_type().is_ok_and(|of| !of.is_metadata())
 }
 
-/// Where the table of its vdev has a block; none has it if it has no place of its own.
+/// The key of a block in the table of its vdev; `None` if it has no address of its own.
 pub(crate) fn key_of(pointer: &BlockPointer) -> Option<Dva> {
     if pointer.is_embedded() {
         return None;
@@ -113,7 +113,7 @@ pub(crate) fn key_of(pointer: &BlockPointer) -> Option<Dva> {
 }
 
 impl CloneTables {
-    /// The tables of a pool that is on disk.
+    /// The tables of a pool on disk.
     pub(crate) fn open(
         mos: &Objset,
         directory: &Attributes,
@@ -147,19 +147,19 @@ impl CloneTables {
         Ok(Self { tables: Mutex::new(tables) })
     }
 
-    /// The objects that have the entries.
+    /// The objects with the entries.
     pub(crate) fn entries(&self) -> BTreeMap<VdevId, ObjectId> {
         self.tables.lock().iter().map(|(vdev, table)| (*vdev, table.header.entries)).collect()
     }
 
-    /// Deflated bytes that datasets have more than the pool has allocated for them.
+    /// Deflated bytes saved by sharing.
     pub(crate) fn saved(&self) -> u64 {
         let tables = self.tables.lock();
         let saved = tables.values().map(|table| table.header.saved_space);
         saved.fold(0, u64::saturating_add)
     }
 
-    /// Whether a block is counted here.
+    /// Whether a block is shared.
     pub(crate) fn has(&self, mos: &MosTx<'_>, pointer: &BlockPointer) -> Result<bool, LiveError> {
         let Some(dva) = key_of(pointer) else { return Ok(false) };
         let mut tables = self.tables.lock();
@@ -167,7 +167,7 @@ impl CloneTables {
         Ok(count.transpose()?.is_some_and(|count| count > 0))
     }
 
-    /// Counts one reference more to a block of `dsize` deflated bytes.
+    /// Adds a reference to a block of `dsize` deflated bytes.
     pub(crate) fn add(
         &self,
         mos: &MosTx<'_>,
@@ -186,7 +186,7 @@ impl CloneTables {
         table.add(mos, dva.offset(), dsize)
     }
 
-    /// Somebody does not need a block any more: one reference less, if others have it, too.
+    /// Removes a reference to a block; reports whether others remain.
     pub(crate) fn release(
         &self,
         mos: &MosTx<'_>,
@@ -204,7 +204,7 @@ impl CloneTables {
         }
     }
 
-    /// Writes what has changed in this pass; a table without entries is gone then.
+    /// Writes what changed in this pass; a table without entries is then removed.
     pub(crate) fn write(&self, mos: &MosTx<'_>, features: &mut Features) -> Result<(), LiveError> {
         let mut tables = self.tables.lock();
         let form = EntryForm::of(features);
@@ -226,7 +226,7 @@ impl CloneTables {
     }
 }
 
-/// Bytes of a vdev that are in metaslabs: OpenZFS takes no counters beyond them.
+/// Bytes of a vdev that are in metaslabs: OpenZFS rejects counters beyond them.
 fn metaslab_space(vdevs: &VdevTree, vdev: VdevId) -> u64 {
     let Some(top) = vdevs.top_level(vdev) else { return 0 };
     let shift = top.own_config().top.metaslab_shift.and_then(|shift| u32::try_from(shift).ok());
@@ -234,7 +234,7 @@ fn metaslab_space(vdevs: &VdevTree, vdev: VdevId) -> u64 {
     top.asize().unwrap_or(0) / size * size
 }
 
-/// Counts vdevs that have a table. The form of its entries has a feature of its own.
+/// Counts vdevs with a table. The form of its entries has a feature of its own.
 fn count_users(mos: &MosTx<'_>, features: &mut Features, users: i64) -> Result<(), LiveError> {
     let is_first = users > 0 && !features.is_active(Feature::BlockCloning);
     if features.is_active(Feature::BlockCloningEndian)
@@ -262,13 +262,13 @@ impl CloneTable {
         }
     }
 
-    /// A table whose counters are not those on disk.
+    /// A table whose counters differ from those on disk.
     fn with_new_counters(place: (VdevId, ObjectId), header: BrtHeader, counters: Vec<u16>) -> Self {
         let ranges = (0..counters.len() as u64).collect();
         Self { ranges, is_changed: true, ..Self::new(place, header, counters) }
     }
 
-    /// Makes the table of a vdev.
+    /// Creates the table of a vdev.
     fn create(
         mos: &MosTx<'_>,
         features: &mut Features,
@@ -300,7 +300,7 @@ impl CloneTable {
         self.counters.get(range).copied().unwrap_or(0)
     }
 
-    /// The references to a block beyond the first.
+    /// The additional references of a block.
     fn count(&mut self, mos: &MosTx<'_>, offset: u64) -> Result<u64, LiveError> {
         if let Some((count, _)) = self.entries.get(&offset) {
             return Ok(*count);
@@ -340,8 +340,8 @@ impl CloneTable {
         Ok(())
     }
 
-    /// The references of a block to which one is added: a place for them in the table, which is
-    /// damaged in part, has to be there also if they are the first.
+    /// The references of a block to which one is added: the table, damaged in part, must have a
+    /// place for them even if they are the first.
     fn stored_or_changed(&mut self, mos: &MosTx<'_>, offset: u64) -> Result<u64, LiveError> {
         if self.counter(offset) == 0 && !self.entries.contains_key(&offset) {
             mos.lookup(self.header.entries, [offset].as_slice())?;
@@ -349,7 +349,7 @@ impl CloneTable {
         self.count(mos, offset)
     }
 
-    /// Has a block looked up when it is freed, which fails because of damage, so that it is leaked.
+    /// Makes lookups of a block fail as damaged when it is freed, so that it is leaked.
     fn pin(&mut self, offset: u64) -> Result<(), LiveError> {
         if self.counter(offset) < MAX_ENTRIES {
             self.change_counter(offset, 1)?;
@@ -412,7 +412,7 @@ impl CloneTable {
         for (offset, (count, _)) in entries.into_iter().filter(|(_, (_, changed))| *changed) {
             self.write_entry(mos, form, (offset, count))?;
         }
-        // Entries that stay are counted again, which is written here.
+        // Remaining entries are counted again, which is written here.
         self.is_changed = false;
         let ranges = std::mem::take(&mut self.ranges);
         let written = self.write_counters(mos, &ranges);
@@ -424,7 +424,7 @@ impl CloneTable {
         mos.set_record(self.object, &self.header)
     }
 
-    /// Writes how many references a block has beyond the first.
+    /// Writes the additional references of a block.
     fn write_entry(
         &mut self,
         mos: &MosTx<'_>,
@@ -439,22 +439,22 @@ impl CloneTable {
         };
         match written {
             Err(error) if error.is_damage() => {
-                // An entry too much leaks the block. One that is missing has to be where nobody can
-                // tell that it is missing: the block is leaked then, too.
+                // A stale entry leaks the block. A missing one must be where its absence cannot be
+                // detected: then the block is leaked, too.
                 let found = mos.lookup(zap, key.as_slice());
                 if count > 0 && !found.is_err_and(|error| error.is_damage()) {
                     return Err(error);
                 }
                 tracing::warn!(%error, offset, "a block that was shared will never be freed");
-                // The entry that stays is none that the counter has.
+                // The remaining entry is not in the counter.
                 if count == 0 { self.pin(offset) } else { Ok(()) }
             }
             written => written,
         }
     }
 
-    /// Writes the blocks that have the counters of these ranges, as a whole: what is on disk of
-    /// them may be damaged.
+    /// Writes the blocks of these ranges' counters as a whole: their old contents on disk may be
+    /// damaged.
     fn write_counters(&self, mos: &MosTx<'_>, ranges: &BTreeSet<u64>) -> Result<(), LiveError> {
         let object = mos.object(self.object)?;
         let size = u64::from(object.data_block_size()?).max(2);
@@ -469,7 +469,7 @@ impl CloneTable {
         Ok(())
     }
 
-    /// Writes the counters to another object, as damage keeps anybody from changing the old one.
+    /// Moves the counters to another object, as damage prevents changes of the old one.
     fn move_counters(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         let object = mos.create_record(ObjectType::UINT64_METADATA, COUNTER_BLOCK, &self.header)?;
         mos.set(DIRECTORY, &brt::vdev_key(self.vdev), object.get())?;

@@ -1,5 +1,5 @@
-//! Blocks that are written once however often they are there: the dedup tables of a pool
-//! (spec 02, section 9).
+//! Deduplication: blocks written once for many references, and the dedup tables of a pool (spec 02,
+//! section 9).
 //!
 //! ```text
 //! blocks are written ──> find_or_place: a reference more, or a new entry
@@ -7,8 +7,8 @@
 //! end of a pass ───────> changed entries go to the ZAPs, or to the log of a flat table and from
 //!                        there to the ZAPs; what has no reference then is freed
 //! ```
-//! Entries that a txg has to do with are in memory until the end of the pass that changes them,
-//! those in logs until they are in the ZAPs.
+//! Entries used by a txg are in memory until the end of the pass that changes them, those in logs
+//! until they are in the ZAPs.
 
 mod codec;
 mod log;
@@ -48,20 +48,20 @@ pub(crate) struct DedupTables {
     mos: Arc<LiveMos>,
     vdevs: Arc<CurrentTree>,
     environment: Arc<dyn Environment>,
-    /// By the numbers of their functions. Held while a block is placed, so that of two equal
-    /// blocks one finds the other.
+    /// By checksum function. Locked while a block is placed, so that one of two equal blocks finds
+    /// the other.
     tables: Mutex<BTreeMap<u8, Table>>,
     /// Whether new tables are flat.
     has_flat: AtomicBool,
-    /// Bytes of the tables from which on they get no new entries; 0 for any number, [`AUTOMATIC`]
-    /// for as many as their vdevs hold.
+    /// Size in bytes at which the tables get no new entries; 0 for no limit, [`AUTOMATIC`] for the
+    /// capacity of their vdevs.
     quota: AtomicU64,
     allocator: Arc<Allocator>,
-    /// Those of the logs of tables.
+    /// The limits of the tables' logs.
     limits: log::LogLimits,
 }
 
-/// A quota that depends on the vdevs for dedup tables.
+/// A quota derived from the vdevs for dedup tables.
 const AUTOMATIC: u64 = u64::MAX;
 
 impl fmt::Debug for DedupTables {
@@ -91,7 +91,7 @@ impl DedupTables {
         }
     }
 
-    /// Reads what is to be known of the tables of a pool, and their logs.
+    /// Loads the state of a pool's tables, and their logs.
     pub(crate) fn load(&self, pool: &Pool) -> Result<(), PoolError> {
         let mut tables = self.tables.lock();
         for function in ddt::FUNCTIONS {
@@ -103,34 +103,34 @@ impl DedupTables {
         Ok(())
     }
 
-    /// Takes over the features of a pool.
+    /// Applies the features of a pool.
     pub(crate) fn follow(&self, features: &Features) {
         self.has_flat.store(features.is_enabled(Feature::FastDedup), Ordering::Relaxed);
     }
 
-    /// Bytes of the tables from which on they get no new entries, 0 for any number; `None` is as
-    /// many as the vdevs for them hold.
+    /// Sets the size in bytes at which the tables get no new entries, 0 for no limit; `None` is the
+    /// capacity of their vdevs.
     pub(crate) fn set_quota(&self, bytes: Option<u64>) {
         self.quota.store(bytes.unwrap_or(AUTOMATIC), Ordering::Relaxed);
     }
 
-    /// Whether a txg has to move something of the logs even if nothing else changes.
+    /// Whether a txg has to move log entries even if nothing else changes.
     pub(crate) fn has_work(&self, txg: Txg) -> bool {
         let tables = self.tables.lock();
         tables.values().filter_map(|table| table.log.as_ref()).any(|log| log.has_work(txg))
     }
 
-    /// Deflated bytes that datasets have more than the pool has allocated for them.
+    /// Deflated bytes saved by deduplication.
     pub(crate) fn saved(&self) -> u64 {
         let tables = self.tables.lock();
         let total = tables.values().map(Table::saved);
         total.fold(0, u64::saturating_add)
     }
 
-    /// Looks for the entry of a block.
+    /// Looks up the entry of a block.
     ///
     /// # Errors
-    /// Nobody knows whether there is one.
+    /// The lookup failed, so it is unknown whether there is one.
     pub(crate) fn look_up(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         let Ok(function) = pointer.checksum_function() else { return Ok(()) };
         let mut tables = self.tables.lock();
@@ -138,13 +138,13 @@ impl DedupTables {
         table.entry(&self.mos, DdtKey::of_pointer(pointer)).map(drop)
     }
 
-    /// Counts a reference to a block more; `false` if no table has the block.
+    /// Adds a reference to a block; `false` if no table has the block.
     pub(crate) fn add(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
         self.change_references(pointer, |references| references.saturating_add(1))
     }
 
-    /// Takes a block back that no table has any more, as only one had it (`zpool ddtprune`), and
-    /// now a second one does; `false` if its table has another block with the same contents.
+    /// Restores the entry of a block that was pruned (`zpool ddtprune`) and now gains a second
+    /// reference; `false` if its table has another block with the same contents.
     pub(crate) fn restore(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
         let function = pointer.checksum_function().ok();
         let Some(function) = function.filter(|function| ddt::FUNCTIONS.contains(function)) else {
@@ -164,7 +164,7 @@ impl DedupTables {
         let place = DedupPlace { dvas: with_salt(dvas, pointer), birth };
         table.insert(key, place, pointer.dvas().count(), self.environment.now());
         drop(tables);
-        // The first reference is that of who had it.
+        // The first reference is that of the original owner.
         self.add(pointer)
     }
 
@@ -176,8 +176,8 @@ impl DedupTables {
         }
     }
 
-    /// Counts a reference to a block less; `false` if no table has the block. It is freed at the
-    /// end of the pass if it was the last one.
+    /// Removes a reference to a block; `false` if no table has the block. If it was the last one,
+    /// the block is freed at the end of the pass.
     pub(crate) fn release(&self, pointer: &BlockPointer) -> Result<bool, LiveError> {
         self.change_references(pointer, |references| references.saturating_sub(1))
     }
@@ -201,7 +201,7 @@ impl DedupTables {
         Ok(true)
     }
 
-    /// Whether the tables get no new entries.
+    /// Whether the tables accept no new entries.
     fn is_full(&self, tables: &BTreeMap<u8, Table>) -> Result<bool, LiveError> {
         let quota = self.quota.load(Ordering::Relaxed);
         match quota {
@@ -216,7 +216,7 @@ impl DedupTables {
         Ok(size >= quota)
     }
 
-    /// Writes what has changed in this pass, and frees what has no reference any more.
+    /// Writes what changed in this pass, and frees blocks without references.
     pub(crate) fn write(
         &self,
         mos: &MosTx<'_>,
@@ -252,7 +252,7 @@ impl DedupIndex for DedupTables {
         let now = self.environment.now();
         let copies = usize::from(candidate.copies);
         let is_known = match table.entry(&self.mos, key) {
-            // The block is written for itself.
+            // The block is written without deduplication.
             Err(error) if error.is_damage() => return Ok(None),
             entry => entry.map_err(unreadable)?.is_some(),
         };
@@ -281,7 +281,7 @@ impl DedupIndex for DedupTables {
         } else if slot.pointer(function, &key).dvas().count() < copies
             && !slot.pointer(function, &key).is_gang()
         {
-            // A flat entry with fewer copies than are wanted: the block is written for itself.
+            // A flat entry with too few copies: the block is written without deduplication.
             return Ok(None);
         }
         slot.references = slot.references.saturating_add(1);
@@ -291,7 +291,7 @@ impl DedupIndex for DedupTables {
     }
 }
 
-/// The addresses of a block, and of an encrypted one the salt and the IV in the place of the third.
+/// The addresses of a block; for an encrypted one the third holds the salt and the IV.
 fn with_salt(dvas: [Dva; 3], pointer: &BlockPointer) -> [Dva; 3] {
     match (pointer.protection(), dvas) {
         (Protection::Encrypted, [first, second, _]) => {

@@ -1,26 +1,26 @@
-//! What changes ask of the space of a dataset, and what they are told.
+//! The space that changes request from a dataset, and the possible refusals.
 
-/// What a change does to the space that a dataset uses.
+/// The effect of a change on the space of a dataset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceDemand {
-    /// It writes up to so many bytes.
+    /// It writes up to this many bytes.
     Takes(u64),
-    /// It gets blocks that others have, too: they count for the dataset, but the pool has them
-    /// already.
+    /// It gains blocks that it shares with others: they count for the dataset, but are already
+    /// allocated in the pool.
     Shares {
-        /// Up to so many bytes of them.
+        /// Bytes of shared blocks at most.
         shared: u64,
-        /// Up to so many bytes are written besides.
+        /// Bytes written besides, at most.
         written: u64,
     },
-    /// It writes up to so many bytes and sets more than that free, or was done before: it may go
-    /// into the slop space, so that files can be removed from a full pool.
+    /// It writes up to this many bytes and frees more than that, or was done before: it may use the
+    /// slop space, so that files can be removed from a full pool.
     Frees(u64),
 }
 
 impl SpaceDemand {
-    /// The same of what was done before and is only done again: nobody may refuse it, so it may go
-    /// into the slop space, too, and quotas do not count.
+    /// The same for a replayed operation: it must not be refused, so it may use the slop space, and
+    /// quotas do not count.
     #[must_use]
     pub const fn done_before(self) -> Self {
         match self {
@@ -30,7 +30,7 @@ impl SpaceDemand {
         }
     }
 
-    /// The same without bytes to be written that were admitted before.
+    /// The same without bytes that were admitted before.
     #[must_use]
     pub const fn less(self, bytes: u64) -> Self {
         match self {
@@ -54,23 +54,22 @@ impl SpaceDemand {
     }
 }
 
-/// Why a change is not admitted.
+/// Why a change is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceRefusal {
     /// The pool is full.
     NoSpace,
-    /// A quota is used up.
+    /// A quota is exceeded.
     Quota,
-    /// There may be room when the txgs that are under way are on disk: the change is to be tried
-    /// again then.
+    /// There may be room when the txgs in progress are on disk: retry then.
     Later,
 }
 
-/// Space as a dataset sees it, in bytes.
+/// The space of a dataset in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceUse {
-    /// Used by what the dataset references.
+    /// Referenced by the dataset.
     pub referenced: u64,
-    /// Still available to it, quotas and reservations considered.
+    /// Available to it within quotas and reservations.
     pub available: u64,
 }

@@ -1,4 +1,4 @@
-//! Taking blocks away from those who had them.
+//! Releasing references to blocks.
 
 use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta};
@@ -22,7 +22,7 @@ pub(crate) struct BlockFreer<'a> {
     pub(crate) leaks: &'a Leaks,
 }
 
-/// Space that nobody can free because of damage, and that is not charged for yet.
+/// Space that cannot be freed because of damage, and is not charged yet.
 #[derive(Debug, Default)]
 pub(crate) struct Leaks(Cell<SpaceDelta>);
 
@@ -33,15 +33,15 @@ impl Leaks {
         self.0.set(sum);
     }
 
-    /// What has come since this was last asked.
+    /// Takes what was added since the last call.
     pub(crate) fn take(&self) -> SpaceDelta {
         self.0.take()
     }
 }
 
 impl BlockFreer<'_> {
-    /// Takes a block away from one who had it: if nobody else has it, its space is free. If
-    /// damage hides who else has it, it is leaked.
+    /// Releases a reference to a block: if it was the last one, its space is freed. If damage hides
+    /// other references, it is leaked.
     pub(crate) fn free(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         let leak = |error: &LiveError| {
             tracing::warn!(%error, ?pointer, "a block is leaked");
@@ -52,7 +52,7 @@ impl BlockFreer<'_> {
 
     fn free_counted(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         if pointer.is_dedup() {
-            // What is in no table any more was taken out of it: nobody counts it.
+            // An entry missing from its table was pruned: the block has one reference.
             return match self.dedup.release(pointer)? {
                 true => Ok(()),
                 false => self.free_plain(&pointer.without_dedup()),
@@ -61,7 +61,7 @@ impl BlockFreer<'_> {
         self.free_plain(pointer)
     }
 
-    /// The same for a block that no dedup table has.
+    /// The same for a block that is in no dedup table.
     fn free_plain(&self, pointer: &BlockPointer) -> Result<(), LiveError> {
         let dsize = || self.deflation.of(pointer).used.unsigned_abs();
         match self.clones.release(&self.mos, pointer, dsize)? {
@@ -70,8 +70,8 @@ impl BlockFreer<'_> {
         }
     }
 
-    /// Gives the space of a block back. What a gang header hides that cannot be read, or that cannot
-    /// be its, is lost: it stays allocated.
+    /// Frees the space of a block. What is hidden by an unreadable or wrong gang header is leaked:
+    /// it stays allocated.
     fn free_space(&self, pointer: &BlockPointer, gangs: u32) -> Result<(), LiveError> {
         if pointer.is_gang() {
             let members = self.gang_members(pointer, gangs).unless_damaged(|error| {
@@ -84,7 +84,7 @@ impl BlockFreer<'_> {
         Ok(self.space.free_block(pointer)?)
     }
 
-    /// The members of a gang of which `gangs` may be above each other.
+    /// The members of a gang, with up to `gangs` levels of nesting.
     fn gang_members(
         &self,
         pointer: &BlockPointer,

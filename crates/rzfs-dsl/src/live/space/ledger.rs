@@ -1,14 +1,14 @@
-//! Who may write how much: the space that datasets use, may use, and have asked for in txgs that
-//! are not on disk yet (spec 04, section 12).
+//! Space accounting: what datasets use, may use, and have reserved in txgs that are not on disk yet
+//! (spec 04, section 12).
 //!
 //! ```text
 //! file system ── admit ──> head: refquota, refreservation
 //!                            └─> directory: quota, reservation ─> ... ─> root: the pool
 //! txg is on disk: what was asked for in it is forgotten, what is used is known
 //! ```
-//! What is asked for is counted in full until its txg is on disk, with all copies and as vdevs
-//! with the least favourable layout would take it; so the pool never has to write what it has no
-//! room for. When only such promises stand against a change, it waits for them to be settled.
+//! Requests are counted in full until their txg is on disk, with all copies and for the least
+//! favourable vdev layout; so the pool never has to write what it has no room for. When only such
+//! promises prevent a change, it waits for them to be settled.
 
 use crate::dataset::limits::{HeadLimits, MAX_DEPTH, SpaceLimits};
 use crate::live::space::demand::{SpaceDemand, SpaceRefusal, SpaceUse};
@@ -17,10 +17,10 @@ use rzfs_format::dsl::{DslDataset, DslDir};
 use rzfs_format::{ObjectId, Txg};
 use std::collections::BTreeMap;
 
-/// Txgs that are open, quiescing or syncing at one time are told apart by their last bits.
+/// Txgs that are open, quiescing or syncing at one time differ in their low bits.
 const SLOTS: usize = 4;
 
-/// Bytes asked for, by txg.
+/// Requested bytes by txg.
 #[derive(Clone, Copy, Debug, Default)]
 struct Promised([u64; SLOTS]);
 
@@ -62,28 +62,28 @@ struct HeadAccount {
     promised: Promised,
 }
 
-/// The accounts of the heads that are open and of the directories above them.
+/// The accounts of the open heads and of their ancestor directories.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     dirs: BTreeMap<ObjectId, DirAccount>,
     heads: BTreeMap<ObjectId, HeadAccount>,
-    /// Bytes that the pool has for datasets, in the order of [`SpaceTier::ALL`].
+    /// Bytes in the pool for datasets, in the order of [`SpaceTier::ALL`].
     usable: [u64; SpaceTier::ALL.len()],
     room: Option<Room>,
 }
 
-/// What can really be allocated: blocks that a checkpoint needs, or that died in one of the last
-/// txgs, belong to nobody's account but are not free.
+/// What can really be allocated: blocks needed by a checkpoint, or freed in the last txgs, are in
+/// no account but are not free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Room {
     pub(crate) bytes: u64,
-    /// What it means when that is not enough.
+    /// The error when that is not enough.
     pub(crate) refusal: SpaceRefusal,
 }
 
 /// A limit that would be exceeded.
 struct Exceeded {
-    /// What there is without regard to promises.
+    /// The room without regard to promises.
     room: u64,
     promised: u64,
     kind: SpaceRefusal,
@@ -98,7 +98,7 @@ impl Ledger {
         self.room = Some(room);
     }
 
-    /// Takes over what is known of a directory.
+    /// Updates a directory.
     pub(crate) fn set_dir(&mut self, id: ObjectId, dir: &DslDir) {
         let account = self.dirs.entry(id).or_default();
         account.parent = dir.parent;
@@ -107,7 +107,7 @@ impl Ledger {
         account.reserved = dir.reserved;
     }
 
-    /// Forgets a directory that is destroyed.
+    /// Forgets a destroyed directory.
     pub(crate) fn close_dir(&mut self, id: ObjectId) {
         self.dirs.remove(&id);
     }
@@ -116,7 +116,7 @@ impl Ledger {
         self.dirs.contains_key(&id)
     }
 
-    /// Takes over what is known of a head.
+    /// Updates a head.
     pub(crate) fn set_head(&mut self, id: ObjectId, head: &DslDataset) {
         let account = self.heads.entry(id).or_default();
         account.dir = head.dir;
@@ -134,18 +134,18 @@ impl Ledger {
         self.heads.contains_key(&id)
     }
 
-    /// Forgets a head that is not open any more.
+    /// Forgets a head that is no longer open.
     pub(crate) fn close_head(&mut self, id: ObjectId) {
         self.heads.remove(&id);
     }
 
-    /// Forgets what was asked for in a txg that is on disk.
+    /// Drops the promises of a txg that is on disk.
     pub(crate) fn settle(&mut self, txg: Txg) {
         self.heads.values_mut().for_each(|head| head.promised.settle(txg));
         self.dirs.values_mut().for_each(|dir| dir.promised.settle(txg));
     }
 
-    /// Admits a change of a head, whose bytes are counted in full already.
+    /// Admits a change of a head, whose bytes are already counted in full.
     ///
     /// # Errors
     /// There is no room for it.
@@ -155,7 +155,7 @@ impl Ledger {
         txg: Txg,
         demand: SpaceDemand,
     ) -> Result<(), SpaceRefusal> {
-        // What is charged, and how much of it the pool has to find room for.
+        // The bytes charged, and those that the pool has to find room for.
         let (bytes, written, frees) = match demand {
             SpaceDemand::Takes(bytes) => (bytes, bytes, false),
             SpaceDemand::Shares { shared, written } => {
@@ -201,7 +201,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Admits blocks of intent logs, which belong to nobody's account but take the pool's room.
+    /// Admits blocks of intent logs, which are in no account but use the pool's room.
     ///
     /// # Errors
     /// There is no room for them.
@@ -216,7 +216,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Space of a head as it is on disk.
+    /// Space of a head, as on disk.
     pub(crate) fn space(&self, head: ObjectId) -> SpaceUse {
         let Some(account) = self.heads.get(&head) else { return SpaceUse::default() };
         let mut chain = Vec::new();
@@ -245,7 +245,7 @@ impl HeadAccount {
         }
     }
 
-    /// What the directory is charged when the head takes so much more.
+    /// The charge to the directory when the head grows by this many bytes.
     fn charged(&self, bytes: u64) -> u64 {
         let now = self.unique.saturating_add(self.promised.total());
         let then = now.saturating_add(bytes);
@@ -266,7 +266,7 @@ impl DirAccount {
         SpaceLimits { used: self.used, quota: self.quota, reserved: self.reserved }
     }
 
-    /// What the directory above is charged when this one takes so much more.
+    /// The charge to the parent when this directory grows by this many bytes.
     fn charged(&self, bytes: u64) -> u64 {
         let now = self.used.saturating_add(self.promised.total());
         let then = now.saturating_add(bytes);
@@ -279,7 +279,7 @@ impl DirAccount {
     }
 }
 
-/// Whether so many bytes more keep within a limit.
+/// Checks this many additional bytes against a limit.
 fn check(limit: &Exceeded, bytes: u64) -> Result<(), SpaceRefusal> {
     if bytes.saturating_add(limit.promised) <= limit.room {
         Ok(())
@@ -363,7 +363,7 @@ mod tests {
         let shares = |shared| SpaceDemand::Shares { shared, written: 10 };
         let mut ledger = ledger(&DslDir { quota: 5000, ..DslDir::default() });
         ledger.admit(HEAD, TXG, shares(4000)).unwrap();
-        // The pool was asked for what is written only.
+        // Only what is written was requested from the pool.
         ledger.admit(HEAD, TXG, SpaceDemand::Takes(490)).unwrap();
         assert_eq!(ledger.admit(HEAD, TXG, shares(1000)), Err(SpaceRefusal::Later));
         ledger.settle(TXG);

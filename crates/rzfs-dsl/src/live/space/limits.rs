@@ -1,26 +1,26 @@
-//! How much of a pool a change may take (spec 04, section 12.5).
+//! How much of a pool's slop space a change may use (spec 04, section 12.5).
 
-/// How far a change may go into the space that is held back (spec 04, section 12.5).
+/// How far a change may go into the slop space (spec 04, section 12.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SpaceTier {
-    /// Writing files, making datasets: not at all.
+    /// Writing files, creating datasets: not at all.
     Normal,
-    /// Changes of administrators: half of it.
+    /// Administrative changes: half of it.
     Reserved,
-    /// What sets more free than it takes: three quarters.
+    /// Changes that free more than they use: three quarters.
     Frees,
 }
 
 impl SpaceTier {
-    /// All of them, from the strictest on.
+    /// All of them, strictest first.
     pub(crate) const ALL: [Self; 3] = [Self::Normal, Self::Reserved, Self::Frees];
 
-    /// The place in [`SpaceTier::ALL`].
+    /// The index in [`SpaceTier::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
 
-    /// What has to stay of the space that is held back.
+    /// The part of the slop space that must remain.
     pub(crate) const fn kept_back(self, slop: u64) -> u64 {
         match self {
             Self::Normal => slop,

@@ -1,4 +1,4 @@
-//! What the threads that change files know of shared blocks.
+//! The view of shared blocks for threads that change files.
 
 use crate::live::LiveError;
 use crate::live::space::clone_table::{CloneTables, key_of};
@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Whether blocks can be shared, and what that saves, as of the last txg on disk.
+/// Whether blocks can be shared, and the space saved, as of the last txg on disk.
 #[derive(Debug)]
 pub(crate) struct Sharing {
     mos: Arc<LiveMos>,
     dedup: Arc<DedupTables>,
-    /// The entries of the tables of clones.
+    /// The entries of the clone tables.
     entries: RwLock<BTreeMap<VdevId, ObjectId>>,
     saved: AtomicU64,
     can_clone: AtomicBool,
 }
 
 impl Sharing {
-    /// Of a pool whose shared blocks are not known yet: [`Sharing::follow`].
+    /// For a pool whose shared blocks are not loaded yet: [`Sharing::follow`].
     pub(crate) fn new(mos: &Arc<LiveMos>, dedup: &Arc<DedupTables>) -> Self {
         Self {
             mos: Arc::clone(mos),
@@ -36,7 +36,7 @@ impl Sharing {
         }
     }
 
-    /// Takes over what a txg has made of it.
+    /// Updates the state from a txg.
     pub(crate) fn follow(&self, clones: &CloneTables, features: &Features) {
         let saved = clones.saved().saturating_add(self.dedup.saved());
         self.saved.store(saved, Ordering::Relaxed);
@@ -48,9 +48,9 @@ impl Sharing {
         }
     }
 
-    /// Looks where one reference more to a block is to be counted. A reference that damage keeps
-    /// from being counted leaks the block, but only for as long as the damage lasts: whoever can
-    /// read the table again frees the block too early.
+    /// Looks up where another reference to a block is to be counted. A reference that damage keeps
+    /// from being counted leaks the block, but only as long as the damage lasts: once the table is
+    /// readable again, the block is freed too early.
     ///
     /// # Errors
     /// It cannot be counted.
@@ -66,7 +66,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Bytes that datasets have more than the pool has allocated for them.
+    /// Bytes saved by sharing.
     pub(crate) fn saved(&self) -> u64 {
         self.saved.load(Ordering::Relaxed)
     }

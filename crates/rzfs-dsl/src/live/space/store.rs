@@ -1,5 +1,5 @@
-//! Space maps and their arrays as syncing changes them, and where they are found (spec 06,
-//! sections 5, 6.1 and 13.2).
+//! Space maps and their arrays during a sync, and where they are found (spec 06, sections 5, 6.1
+//! and 13.2).
 
 use crate::live::LiveError;
 use crate::mos::features::Features;
@@ -21,7 +21,7 @@ pub(crate) const LOGS: &str = "com.delphix:log_spacemap_zap";
 pub(crate) const UNFLUSHED: &str = "com.delphix:ms_unflushed_phys_txgs";
 const CHECKPOINT_MAP: &str = "com.delphix:pool_checkpoint_sm";
 const OBSOLETE_MAP: &str = "com.delphix:indirect_obsolete_sm";
-/// Bytes of a word.
+/// Size of a word in bytes.
 const WORD: u64 = 8;
 
 /// The MOS in a sync pass, as the store of space accounting.
@@ -36,7 +36,7 @@ impl LiveStore<'_> {
         Ok(self.mos.object(object)?)
     }
 
-    /// Reads the objects of space accounting as they are now, changes of the syncing txg and all.
+    /// Reads the objects of space accounting, including changes of the syncing txg.
     fn reader(&self) -> MosStore<LiveObjset> {
         MosStore::new(self.mos.objset().clone())
     }

@@ -3,35 +3,35 @@
 use crate::live::LiveError;
 use std::sync::Arc;
 
-/// Why a pool is not written, if it is not.
+/// Why a pool is not written, if so.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
-    /// Until what failed is tried again.
+    /// Until the failed operation is retried.
     waiting: Option<Arc<LiveError>>,
     /// For good.
     ended: Option<Arc<LiveError>>,
 }
 
 impl Failure {
-    /// The reason; what nobody can mend comes first.
+    /// The reason; a permanent one comes first.
     pub(crate) fn reason(&self) -> Option<Arc<LiveError>> {
         self.ended.as_ref().or(self.waiting.as_ref()).cloned()
     }
 
-    /// Writing waits until what failed is tried again.
+    /// Suspends writing until the failed operation is retried.
     pub(crate) fn wait(&mut self, reason: Arc<LiveError>) {
         self.waiting = Some(reason);
     }
 
-    /// What failed is tried again.
+    /// Retries the failed operation.
     pub(crate) fn resume(&mut self) {
         self.waiting = None;
     }
 
-    /// Writing has ended. What goes wrong afterwards follows from the first reason, which stays.
+    /// Ends writing. Later errors are consequences of the first reason, which is kept.
     pub(crate) fn end(&mut self, reason: LiveError) {
         self.ended.get_or_insert_with(|| match reason {
-            // Nobody waits any more for what failed: that is the reason.
+            // The wait for the failed operation is over: that is the reason.
             LiveError::Suspended { reason: Some(first) } => first,
             reason => Arc::new(reason),
         });

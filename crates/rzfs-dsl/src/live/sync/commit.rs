@@ -1,4 +1,4 @@
-//! Making a txg the one that an import finds (spec 06, section 20).
+//! Committing a txg, so that an import finds it (spec 06, section 20).
 
 use crate::live::LiveError;
 use crate::live::devices::heartbeat::HeartbeatControl;
@@ -12,7 +12,7 @@ use rzfs_format::uberblock::{FEATURES_VERSION, Uberblock};
 use rzfs_vdev::{Commit, ConfigSync};
 use std::sync::Arc;
 
-/// What makes txgs durable.
+/// Commits txgs.
 #[derive(Debug)]
 pub(crate) struct Committer {
     pub(crate) mos: Arc<LiveMos>,
@@ -23,12 +23,12 @@ pub(crate) struct Committer {
 }
 
 impl Committer {
-    /// Whether txgs without changes are written, too: hosts that watch the pool see every txg.
+    /// Whether txgs without changes are written, too: hosts watching the pool see every txg.
     pub(crate) fn wants_every_txg(&self) -> bool {
         self.heart.is_on()
     }
 
-    /// Flushes the devices and writes labels and uberblock. After this the txg is the pool's.
+    /// Flushes the devices and writes labels and uberblock. The txg is then committed.
     pub(crate) fn commit(
         &self,
         config: &PoolConfig,

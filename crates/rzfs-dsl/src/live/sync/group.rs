@@ -7,8 +7,8 @@
 //! ...until the MOS stays clean
 //! commit: flush ─> even labels ─> uberblock ─> odd labels
 //! ```
-//! Each pass writes the MOS first and changes space maps after, which the next pass writes. From
-//! the second pass on blocks of the same size keep their places, so the changes die out.
+//! Each pass writes the MOS first and then changes space maps, which the next pass writes. From the
+//! second pass on blocks of the same size keep their places, so the passes converge.
 
 use super::commit::Committer;
 use super::mos_space::MosSpace;
@@ -48,8 +48,8 @@ use std::sync::Arc;
 /// Passes after which something is wrong: real txgs need fewer than ten.
 const MAX_PASSES: u32 = 100;
 
-/// Counts a reference to a block more in the dedup tables; `false` if they cannot have it. Where a
-/// block with the dedup bit was shared past them, OpenZFS 2.3 frees it with each reference.
+/// Adds a reference to a block in the dedup tables; `false` if they cannot have it. If a block with
+/// the dedup bit was shared without them, OpenZFS 2.3 frees it with each reference.
 fn add_to_dedup(
     state: &SyncState,
     mos: &MosTx<'_>,
@@ -59,7 +59,7 @@ fn add_to_dedup(
         || (!state.clones.has(mos, pointer)? && state.dedup.restore(pointer)?))
 }
 
-/// What devices did between two moments.
+/// Device I/O between two moments.
 const fn io_since(before: IoCounts, after: IoCounts) -> TxgIo {
     TxgIo {
         nread: after.bytes_read.saturating_sub(before.bytes_read),
@@ -69,16 +69,16 @@ const fn io_since(before: IoCounts, after: IoCounts) -> TxgIo {
     }
 }
 
-/// What a pass leaves.
+/// The results of a pass.
 struct Pass<'s> {
     space: SyncPass<'s>,
     next: Next,
 }
 
-/// Whether passes have died out.
+/// Whether passes have converged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
-    /// Something became dirty that this pass has not written.
+    /// Something became dirty that this pass did not write.
     AnotherPass,
     /// Everything is written.
     Done,
@@ -149,12 +149,12 @@ impl Syncer {
         Ok(())
     }
 
-    /// Whether the txg has changed anything that has to be committed.
+    /// Whether the txg has changed anything that must be committed.
     fn has_changed(&self, txg: Txg, labels: &ConfigSync<'_>) -> bool {
         self.mos.objset().synced().root().logical_birth() == txg || !labels.dirty().is_empty()
     }
 
-    /// One pass, with all of its blocks on the devices.
+    /// One pass, with all of its blocks written to the devices.
     fn run_pass<'s>(
         &self,
         state: &mut SyncState,
@@ -173,7 +173,7 @@ impl Syncer {
             self.suspension.suspend(first.error.clone().into())?;
             failed = write_again(&**self.devices.writer(), failed);
         }
-        // A leaf may have missed something that others have got, and lack it in the end.
+        // A leaf may have missed something that others have, and still lack it at the end.
         labels.tree().settle_debts();
         if labels.tree().has_changed_dirty_times() {
             pass.next = Next::AnotherPass;
@@ -206,17 +206,17 @@ impl Syncer {
         state.dirs.write(&mos)?;
         self.sync_mos(state, &mos, deflation)?;
         if is_first {
-            // Before tasks destroy more: until the next txg, files may come to share blocks of it.
+            // Before tasks destroy more, as files may share blocks of that until the next txg.
             self.free_background(state, &mos, deflation, &space)?;
             self.run_tasks(state, mos, (vdevs, &space))?;
         }
         self.free(state, &mos, deflation, &space)?;
         if is_first {
-            // Once, with what tasks have changed of it.
+            // Once, including changes by tasks.
             self.write_config(state, &mos, labels)?;
         }
         self.store_dirty_times(state, mos, vdevs)?;
-        // Blocks of intent logs are allocated without anything else being dirty.
+        // Blocks of intent logs are allocated without dirtying anything else.
         let is_idle = !self.is_dirty(tx.txg())
             && !self.has_changed(tx.txg(), labels)
             && !self.accounts.allocator().has_changes(tx.txg())
@@ -242,7 +242,7 @@ impl Syncer {
         Ok(Pass { space, next })
     }
 
-    /// Does what administrators asked for since the last txg.
+    /// Runs the tasks submitted since the last txg.
     fn run_tasks(
         &self,
         state: &mut SyncState,
@@ -262,7 +262,7 @@ impl Syncer {
             || self.heads.all().iter().any(|dataset| dataset.is_dirty(txg))
     }
 
-    /// Writes the configuration if something of it has changed.
+    /// Writes the configuration if it has changed.
     fn write_config(
         &self,
         state: &mut SyncState,
@@ -274,7 +274,7 @@ impl Syncer {
         }
         let has_new_labels = labels.absorb();
         let is_dirty = std::mem::take(&mut state.is_config_dirty) || has_new_labels;
-        // Labels say the number of their txg, and so does the configuration.
+        // Labels contain the number of their txg, and so does the configuration.
         if !is_dirty && (mos.tx().pass() > 1 || labels.dirty().is_empty()) {
             return Ok(());
         }
@@ -289,7 +289,7 @@ impl Syncer {
         packed_list::write(mos, state.config_object, &list)
     }
 
-    /// Writes the lists of spares and cache devices that have changed.
+    /// Writes the changed lists of spares and cache devices.
     fn write_auxiliary(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
         for kind in std::mem::take(&mut state.changed_auxiliary) {
             let vdevs = self.devices.auxiliary_of(kind);
@@ -298,7 +298,7 @@ impl Syncer {
         Ok(())
     }
 
-    /// Stores what leaves lack by now.
+    /// Stores the current dirty time logs of leaves.
     fn store_dirty_times(
         &self,
         state: &mut SyncState,
@@ -311,7 +311,7 @@ impl Syncer {
         Ok(())
     }
 
-    /// Has the headers of intent logs follow what is on disk with this txg.
+    /// Updates the headers of intent logs for this txg.
     fn sync_logs(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
         self.settle_logs();
         for dataset in self.heads.all() {
@@ -324,9 +324,9 @@ impl Syncer {
         Ok(())
     }
 
-    /// Ends chains whose blocks may be lost on devices for logs. The space of blocks that belong to
-    /// this txg is recorded with it, and after a crash nobody would find those behind a lost one.
-    /// The commit itself does not wait for these devices, and comes too late to free anything.
+    /// Ends chains whose blocks on log devices may be lost. The space of blocks that belong to this
+    /// txg is recorded with it, and after a crash those after a lost one could not be found. The
+    /// commit itself does not wait for these devices, and comes too late to free anything.
     fn settle_logs(&self) {
         let vdevs = self.devices.vdevs();
         let heads = self.heads.all();
@@ -367,7 +367,7 @@ impl Syncer {
                 dataset.sync(&mut around)?;
             }
         }
-        // Before anything is freed: what is shared now may lose another reference in this txg.
+        // Before anything is freed: newly shared blocks may lose another reference in this txg.
         for pointer in &shared {
             if pointer.is_dedup() {
                 let added = add_to_dedup(state, &mos, pointer).unless_damaged(
@@ -396,7 +396,7 @@ impl Syncer {
         Ok(())
     }
 
-    /// Charges the directory of the MOS.
+    /// Charges the MOS directory.
     fn settle_mos_space(&self, state: &mut SyncState, mos: &MosTx<'_>) -> Result<(), LiveError> {
         let delta = std::mem::take(&mut state.mos_delta);
         let Some(dir) = state.mos_dir else { return Ok(()) };
@@ -420,7 +420,7 @@ impl Syncer {
         frees.free_dead(mos, features, (deflation, put_off_from), &free)
     }
 
-    /// Frees some of what was destroyed in earlier txgs.
+    /// Frees some blocks of datasets destroyed in earlier txgs.
     fn free_background(
         &self,
         state: &mut SyncState,

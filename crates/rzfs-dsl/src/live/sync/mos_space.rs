@@ -29,7 +29,7 @@ impl BlockAccounting for MosSpace<'_> {
     }
 
     fn shared(&mut self, pointer: &BlockPointer) {
-        // Nothing of the MOS is cloned.
+        // Nothing in the MOS is cloned.
         self.born(pointer);
     }
 
@@ -43,7 +43,7 @@ impl BlockAccounting for MosSpace<'_> {
     }
 
     fn lost(&mut self, _: u64) {
-        // It goes on being the MOS's.
+        // It still belongs to the MOS.
     }
 }
 

@@ -1,4 +1,4 @@
-//! The thread that syncs.
+//! The syncing thread.
 
 use super::group::Syncer;
 use crate::live::LiveError;
@@ -9,10 +9,10 @@ use rzfs_dmu::txg::{QuiescedTxg, Torn, TxgEngine, Work};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time that the syncing thread sleeps without looking whether it is to end.
+/// Longest sleep of the syncing thread between checks whether to stop.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// Tells everybody who waits for the syncing thread when it panics.
+/// Notifies all waiters for the syncing thread when it panics.
 struct FailOnPanic<'a>(&'a Suspension);
 
 impl Drop for FailOnPanic<'_> {
@@ -26,7 +26,7 @@ impl Drop for FailOnPanic<'_> {
 /// Syncs groups until the engine is stopped, `first` before the others.
 pub(crate) fn sync_forever(syncer: &Syncer, mut state: SyncState, first: Option<QuiescedTxg>) {
     let _guard = FailOnPanic(&syncer.suspension);
-    // A txg cannot be given up.
+    // A txg cannot be abandoned.
     let _patience = Patience::Endless.enter();
     let first = first.into_iter().map(Ok);
     let mut groups = first.chain(std::iter::from_fn(|| next_group(&syncer.engine).transpose()));
@@ -35,7 +35,7 @@ pub(crate) fn sync_forever(syncer: &Syncer, mut state: SyncState, first: Option<
     }
 }
 
-/// Waits for the next group that is to be synced; `None` if there will be none.
+/// Waits for the next group to sync; `None` if there will be none.
 fn next_group(engine: &Arc<TxgEngine>) -> Result<Option<QuiescedTxg>, Torn> {
     loop {
         match engine.wait_for_work(LONGEST_SLEEP) {

@@ -1,7 +1,7 @@
-//! The feature sets that OpenZFS ships, for hosts that do not have its files.
+//! The feature sets shipped with OpenZFS, for hosts without its files.
 //!
-//! Each is a list of features that some release or platform knows; here a list says what it has
-//! beyond another one.
+//! Each is a list of features supported by some release or platform; here a list only has its
+//! additions to another one.
 
 use rzfs_format::features::Feature::{
     self, AllocationClasses, AsyncDestroy, Blake3, BlockCloning, BookmarkV2, BookmarkWritten,
@@ -15,11 +15,11 @@ use rzfs_format::features::Feature::{
 use std::collections::BTreeSet;
 
 struct FeatureSet {
-    /// Its names: that of the file, and those of links to it.
+    /// Its names: the file, and links to it.
     names: &'static [&'static str],
-    /// The name of the set that it extends.
+    /// The set it extends.
     extends: Option<&'static str>,
-    /// What it has beyond that.
+    /// Its additions to that.
     adds: &'static [Feature],
 }
 

@@ -115,12 +115,12 @@ impl Description {
         Entry { description: self, datasets, inheritance, storage, feature: None }
     }
 
-    /// Says who has the property, whose value is only the dataset's own.
+    /// Sets which datasets have the property, whose value is only the dataset's own.
     pub(super) const fn own(self, datasets: Datasets) -> Entry {
         self.of(datasets, Inheritance::Own)
     }
 
-    /// Says who has the property, and that children inherit it.
+    /// Sets which datasets have the property, and that children inherit it.
     pub(super) const fn inherited(self, datasets: Datasets) -> Entry {
         self.of(datasets, Inheritance::Inherited)
     }

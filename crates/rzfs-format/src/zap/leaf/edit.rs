@@ -29,7 +29,7 @@ const MAX_SHIFT: u32 = 20;
 /// Why an entry could not be put into a leaf.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeafEditError {
-    /// The leaf has no room for the entry: it has to be split.
+    /// The leaf has no room for the entry and must be split.
     #[error("the ZAP leaf is full")]
     Full,
     /// The leaf is not what it has to be.
@@ -63,7 +63,7 @@ impl Integers<'_> {
 pub struct NewEntry<'a> {
     /// The hash of the key.
     pub hash: ZapHash,
-    /// Tells keys with equal hashes apart.
+    /// Distinguishes keys with equal hashes.
     pub cd: u32,
     /// The key; a string includes its closing NUL.
     pub key: Integers<'a>,
@@ -214,7 +214,7 @@ impl<'a> LeafMut<'a> {
         Ok(())
     }
 
-    /// Gives an entry another value.
+    /// Changes the value of an entry.
     pub fn replace_value(
         &mut self,
         entry: &LeafEntry,

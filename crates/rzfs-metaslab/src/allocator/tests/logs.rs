@@ -3,7 +3,7 @@
 use super::*;
 use crate::log::book::LogLimits;
 
-/// Numbers that look random and are always the same.
+/// Pseudorandom numbers, always the same.
 struct Numbers(u64);
 
 impl Numbers {

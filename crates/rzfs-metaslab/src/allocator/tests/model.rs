@@ -52,7 +52,7 @@ struct Block {
     txg: Txg,
 }
 
-/// The pool and its naive twin.
+/// The pool and its model.
 struct Run {
     world: World,
     blocks: Vec<Block>,
@@ -169,7 +169,7 @@ impl Run {
         self.check();
     }
 
-    /// What was freed two txgs ago can be used; also what was freed when there was little space.
+    /// Space freed two txgs ago is usable; also space freed while space was short.
     fn forget_waiting(&mut self, txg: Txg) {
         self.waiting.retain(|(freed, _)| freed.0 + 2 > txg.0);
         let topology = self.world.allocator.topology();
@@ -236,7 +236,7 @@ impl Run {
     }
 }
 
-/// Unloads what can be unloaded, also what is in use.
+/// Unloads all possible metaslabs, even those in use.
 fn unload_all(allocator: &Allocator) {
     for metaslab in allocator.topology().vdevs.values().flat_map(|vdev| &vdev.metaslabs) {
         metaslab.passivate(&mut metaslab.state.lock(), &allocator.context);
@@ -244,7 +244,7 @@ fn unload_all(allocator: &Allocator) {
     }
 }
 
-/// What stands in for an allocator that is lent out.
+/// A substitute for an allocator that is lent out.
 fn idle_allocator(store: &SharedStore) -> Allocator {
     Allocator::new(AllocatorOptions {
         tunables: SpaceTunables::default(),

@@ -55,7 +55,7 @@ fn nearly_full() -> (World, Vec<Dva>) {
     (world, blocks)
 }
 
-/// Whether space can be had at an address.
+/// Whether the space at an address is free.
 fn is_free(world: &World, dva: Dva) -> bool {
     let dvas: Vec<Dva> = std::iter::from_fn(|| world.allocate(1 << 20, 1).ok()).flatten().collect();
     let found = dvas.iter().any(|found| found.offset() == dva.offset());
@@ -66,7 +66,7 @@ fn is_free(world: &World, dva: Dva) -> bool {
 #[test]
 fn what_a_held_txg_has_is_not_reused() {
     let (mut world, blocks) = nearly_full();
-    // Freed before the held txg, which has it no more.
+    // Freed before the held txg, which no longer has it.
     world.sync(&[blocks[1]]);
     let held = Txg(world.txg.0 - 1);
     let hold = world.allocator.hold(held);
@@ -174,7 +174,7 @@ fn every_kind_of_block_has_its_class_and_a_fallback() {
     for (size, content, expected) in table {
         assert_eq!(class(&world, size, content), Ok(expected), "{content:?} of {size:#x}");
     }
-    // Full classes hand over to the next one.
+    // Full classes overflow to the next one.
     let fill = |content, class| {
         while world
             .allocate_for(1 << 20, 1, content)
@@ -234,7 +234,7 @@ fn dedup_tables_fill_a_part_of_their_vdevs() {
     world.sync(&[]);
     world.sync(&[]);
     assert_eq!(world.allocator.dedup_room(), DedupRoom::Left);
-    // Who had to go elsewhere stays away for a few txgs.
+    // Allocations that had to go elsewhere stay away for a few txgs.
     let rest = fill(&mut world, 20);
     assert_eq!(class_of(&world, rest[19]), ClassKind::Special);
     world.sync(&[before, rest].concat());
@@ -464,7 +464,7 @@ fn nobody_is_told_that_a_pool_is_full_because_its_metaslabs_rest() {
     assert_eq!((whole, step.next), (1 << 20, Some(1 << 20)));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| world.allocate(0x10000, 1).unwrap());
-        // Who sweeps lets the one who waits pass.
+        // A sweeper lets the waiting allocation pass.
         let next = scope.spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(20));
             drop(step);
@@ -473,7 +473,7 @@ fn nobody_is_told_that_a_pool_is_full_because_its_metaslabs_rest() {
         assert_eq!(waits.join().unwrap()[0].asize(), 0x10000);
         next.join().unwrap();
     });
-    // A pool that is full is full at once, also while it is swept.
+    // A full pool is reported at once, even while it is swept.
     while world.allocate(0x1000, 1).is_ok() {}
     assert!(allocator.take_free(metaslab, part).is_none());
 }

@@ -1,5 +1,5 @@
-//! NFSv4 access control lists of logs (spec 05, sections 7.2 and 10.5). OpenZFS writes them where
-//! users have such lists, which is not on Linux.
+//! NFSv4 access control lists in logs (spec 05, sections 7.2 and 10.5). OpenZFS writes them on
+//! systems with such lists, which Linux is not.
 
 use super::super::access_list::AccessList;
 use super::super::admission::DNODE_BYTES;
@@ -12,11 +12,11 @@ use rzfs_format::acl::mode_of;
 use rzfs_format::zil::AclRecord;
 use rzfs_format::znode::FileFlags;
 
-/// Set-user-id, set-group-id and sticky: no list says anything about them.
+/// Set-user-id, set-group-id and sticky, which lists do not contain.
 const SPECIAL_BITS: u32 = 0o7000;
 
 impl LiveFileSystem {
-    /// The list that a record about a file, or what is made in it, says.
+    /// The list in a record about a file, or about a new file in it.
     pub(super) fn logged_list(
         &self,
         object: ObjectId,
@@ -30,7 +30,7 @@ impl LiveFileSystem {
         Ok(AccessList { entries, flags: FileFlags(record.flags) })
     }
 
-    /// Makes a list that of a file; its mode becomes what the list amounts to.
+    /// Sets the list of a file, and the mode that follows from it.
     pub(super) fn replay_list(
         &self,
         object: ObjectId,

@@ -1,4 +1,4 @@
-//! Changes of attributes, as logs say them.
+//! Changes of attributes in logs.
 
 use super::super::attributes::{AttributeChange, FlagChange, TimeChange, settable};
 use super::super::caller::Caller;
@@ -12,7 +12,7 @@ use rzfs_format::zil::{ExtendedAttributes, SetAttr, SetXattr};
 /// The longest value that a record can set.
 const MAX_VALUE: usize = 32768;
 
-/// The flags that a record sets and clears. `OPAQUE` is never among them: OpenZFS writes another
+/// The flags that a record sets and clears. `OPAQUE` is never included: OpenZFS writes another
 /// flag's value there.
 pub(super) fn flag_changes(attributes: &ExtendedAttributes) -> FlagChange {
     let mut change = FlagChange::default();
@@ -29,7 +29,7 @@ pub(super) fn flag_changes(attributes: &ExtendedAttributes) -> FlagChange {
     change
 }
 
-/// The POSIX id of an owner. Owners of other domains are made on other systems only.
+/// The POSIX id of an owner. Owners of other domains are only created on other systems.
 pub(super) fn local_id(place: Place, id: Fuid) -> Result<u32, ZplError> {
     if id.domain() == 0 {
         return Ok(id.number());
@@ -62,8 +62,8 @@ impl LiveFileSystem {
         self.set_attributes(record.object, &change, Caller::SUPERUSER).map(drop)
     }
 
-    /// Sets or removes an extended attribute. The mode that goes with an access control list has
-    /// a record of its own.
+    /// Sets or removes an extended attribute. The mode of an access control list has its own
+    /// record.
     pub(super) fn replay_set_xattr(&self, record: &SetXattr<'_>) -> Result<(), ZplError> {
         let node = self.node(record.object)?;
         let mut state = node.write();

@@ -9,21 +9,20 @@ use rzfs_dsl::live::{Generation, SpaceDemand};
 use rzfs_format::zil::{Record, RecordKind, ZilFlags, ZilHeader};
 use std::fmt;
 
-/// What came of replaying a log.
+/// The result of replaying a log.
 #[derive(Debug, Default)]
 pub struct ReplaySummary {
-    /// Records that were done.
+    /// Records replayed.
     pub replayed: u64,
     /// Records of files that were removed later.
     pub skipped: u64,
-    /// Records that were passed over, as something of their files or what was to be written is
-    /// damaged.
+    /// Records skipped because their files or their data are damaged.
     pub damaged: u64,
-    /// Why the rest of the log was given up.
+    /// Why the rest of the log was dropped.
     pub failure: Option<ReplayFailure>,
 }
 
-/// A record that could not be done.
+/// A record that could not be replayed.
 #[derive(Debug)]
 pub struct ReplayFailure {
     /// Its sequence number.
@@ -34,17 +33,17 @@ pub struct ReplayFailure {
     pub error: Box<ZplError>,
 }
 
-/// What became of a record.
+/// The result of replaying a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::live) enum Outcome {
-    /// It was done.
+    /// It was replayed.
     Done,
     /// Its file was removed later.
     Skipped,
 }
 
 impl ReplaySummary {
-    /// Tells the log of the program.
+    /// Writes the summary to the program's log.
     pub(in crate::live) fn report(&self, dataset: &str) {
         let Self { replayed, skipped, damaged, failure } = self;
         tracing::info!(dataset, replayed, skipped, damaged, "the intent log was replayed");
@@ -62,19 +61,19 @@ impl fmt::Display for ReplayFailure {
     }
 }
 
-/// Whether a log has records that were claimed and not replayed.
+/// Whether a log has records that were claimed but not replayed.
 pub(in crate::live) const fn needs_replay(header: &ZilHeader) -> bool {
     header.claim_txg.is_some() && header.flags.has(ZilFlags::REPLAY_NEEDED)
 }
 
-/// Has `perform` do every record of a log that was not done before; once more where that fails,
-/// when everything before it is on disk, as numbers of objects are free only then.
+/// Calls `perform` for every record of a log that was not replayed yet; retries a failed one when
+/// everything before it is on disk, as object numbers become free only then.
 ///
 /// # Errors
-/// The pool takes no changes any more or has no room for them, or not all of what was claimed of
-/// the log can be read, unless that may be [given up](MissingLogs::Ignore): it is still there then,
-/// and how far it was done is noted. A record that cannot be done is no error: it is passed over
-/// where that is because of damage, and ends the log where it is not.
+/// The pool no longer accepts changes or has no room for them, or part of the claimed log cannot be
+/// read, unless that may be [dropped](MissingLogs::Ignore): the log then still exists, with its
+/// progress recorded. A record that cannot be replayed is not an error: it is skipped if it is
+/// damaged, and otherwise ends the log.
 pub(in crate::live) fn follow(
     objset: &LiveObjset,
     header: &ZilHeader,
@@ -103,7 +102,7 @@ pub(in crate::live) fn follow(
                 Ok(Outcome::Skipped) => summary.skipped += 1,
                 Err(error) if may_be_done_later(&error, missing_logs) => return Err(error),
                 Err(error) => {
-                    // What was to be made where something is damaged is missing later.
+                    // Objects not created because of damage are missing later.
                     let is_damage = error.is_damage()
                         || error.may_come_back()
                         || summary.damaged > 0 && error.is_missing();
@@ -133,8 +132,7 @@ pub(in crate::live) fn follow(
     }
 }
 
-/// Whether a record that cannot be done now waits for room, or for devices that may not be given
-/// up.
+/// Whether a failed record waits for room, or for devices whose data must not be dropped.
 fn may_be_done_later(error: &ZplError, missing_logs: MissingLogs) -> bool {
     match error {
         ZplError::Stopped(_) | ZplError::Suspended | ZplError::NoSpace { .. } => true,
@@ -142,10 +140,10 @@ fn may_be_done_later(error: &ZplError, missing_logs: MissingLogs) -> bool {
     }
 }
 
-/// Gives a log up that was replayed, and waits until that is on disk.
+/// Drops a replayed log, and waits until that is on disk.
 ///
 /// # Errors
-/// The pool takes no changes any more.
+/// The pool no longer accepts changes.
 pub(in crate::live) fn give_up(
     contents: &Generation,
     header: &ZilHeader,

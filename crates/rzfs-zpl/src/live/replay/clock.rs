@@ -1,10 +1,10 @@
-//! The time while a log is replayed: that of the record, if it says one.
+//! The time during replay: that of the record, if it has one.
 
 use super::super::options::WallClock;
 use crate::sync::{Arc, Mutex};
 use rzfs_format::znode::Timestamp;
 
-/// Tells the time of the record that is replayed.
+/// A clock that shows the time of the replayed record.
 #[derive(Debug)]
 pub(super) struct ReplayClock {
     present: Arc<dyn WallClock>,
@@ -16,7 +16,7 @@ impl ReplayClock {
         Self { present, logged: Mutex::new(None) }
     }
 
-    /// Goes by this time; `None` = by the present.
+    /// Sets this time; `None` = the current time.
     pub(super) fn set(&self, logged: Option<Timestamp>) {
         *self.logged.lock() = logged;
     }

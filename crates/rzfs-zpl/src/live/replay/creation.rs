@@ -1,4 +1,4 @@
-//! Making files again, with the numbers that they had.
+//! Recreating files with their logged numbers.
 
 use super::super::access_list::{AccessList, Inherited};
 use super::super::admission::DNODE_BYTES;
@@ -17,11 +17,11 @@ use rzfs_format::zil::{Create, CreateAcl, NewObject, RecordKind, XattrBits};
 use rzfs_format::znode::FileFlags;
 
 const PERMISSION_BITS: u64 = 0o7777;
-/// Largest dnode.
+/// Maximum dnode slots.
 const MAX_SLOTS: u16 = 32;
 
 impl LiveFileSystem {
-    /// The number and what else a new file had.
+    /// The number and other parameters of a logged new file.
     pub(super) fn logged_object(&self, new: &NewObject) -> Result<LoggedObject, ZplError> {
         let slots = u8::try_from(new.slots).ok().filter(|_| new.slots <= MAX_SLOTS);
         let problem = "a dnode that is too large";
@@ -34,7 +34,7 @@ impl LiveFileSystem {
         })
     }
 
-    /// Makes a file, directory, link or directory of extended attributes.
+    /// Creates a file, directory, link or extended attribute directory.
     pub(super) fn replay_create(
         &self,
         record: RecordKind,
@@ -46,7 +46,7 @@ impl LiveFileSystem {
         self.replay_make(record, create, None)
     }
 
-    /// Makes a file or directory with an access control list.
+    /// Creates a file or directory with an access control list.
     pub(super) fn replay_create_with_list(
         &self,
         record: RecordKind,
@@ -142,7 +142,7 @@ impl LiveFileSystem {
         })
     }
 
-    /// Makes the directory of a file's extended attributes.
+    /// Creates the extended attribute directory of a file.
     fn replay_make_xattr_directory(&self, create: &Create<'_>) -> Result<(), ZplError> {
         let node = self.node(create.directory)?;
         let mut state = node.write();

@@ -1,4 +1,4 @@
-//! Records and the operations that they say.
+//! Replaying single records.
 
 use super::super::allocation::Allocation;
 use super::super::attributes::AttributeChange;
@@ -19,14 +19,14 @@ use rzfs_format::zil::{Body, CloneRange, RecordKind, Rename, Write};
 use rzfs_format::znode::Timestamp;
 use rzfs_format::{BlockPointer, Level, ObjectId};
 
-/// Whether doing a record twice is the same as doing it once. Then it may take several
-/// transactions, and is noted as done after the last of them.
+/// Whether replaying a record twice has the same effect as once. Then it may span several
+/// transactions, and is recorded as done after the last of them.
 pub(super) const fn is_repeatable(kind: RecordKind) -> bool {
     is_out_of_order(kind)
 }
 
-/// Whether a record can be logged after a later removal of its file: those of one file keep their
-/// order, but not those of several files.
+/// Whether a record can be logged after a later removal of its file: records are ordered per file,
+/// but not between files.
 const fn is_out_of_order(kind: RecordKind) -> bool {
     matches!(
         kind,
@@ -41,7 +41,7 @@ const fn is_out_of_order(kind: RecordKind) -> bool {
     )
 }
 
-/// When the operation was done, if the record says so.
+/// The time of the operation, if recorded.
 pub(super) fn time_of(body: &Body<'_>) -> Option<Timestamp> {
     match body {
         Body::Create(create) => Some(create.new.create_time),
@@ -52,7 +52,7 @@ pub(super) fn time_of(body: &Body<'_>) -> Option<Timestamp> {
 }
 
 impl LiveFileSystem {
-    /// Does what a record says.
+    /// Replays a record.
     pub(super) fn perform_record(
         &self,
         kind: RecordKind,
@@ -87,7 +87,7 @@ impl LiveFileSystem {
         Ok(Outcome::Done)
     }
 
-    /// Shares blocks again; the log's own references to them keep them until it is given up.
+    /// Shares blocks again; the log's own references protect them until it is dropped.
     fn replay_sharing(&self, clone: &CloneRange) -> Result<(), ZplError> {
         let node = self.node(clone.object)?;
         let mut state = node.write();
@@ -120,8 +120,8 @@ impl LiveFileSystem {
         self.share_locked(&mut state, &shared, Caller::SUPERUSER, || Ok(()))
     }
 
-    /// Shares blocks one by one, and copies those whose references cannot be counted. What cannot
-    /// be read costs none of the others.
+    /// Shares blocks one by one, and copies those whose references cannot be counted. Unreadable
+    /// ones do not affect the others.
     fn replay_copy(
         &self,
         state: &mut NodeState,
@@ -184,7 +184,7 @@ impl LiveFileSystem {
         }
         let size = self.attributes(write.object)?.size.max(end);
         let (start, data) = logged_data(self.objset(), write)?;
-        // The block reaches beyond the end of the file, and has zeros there.
+        // The block extends beyond the end of the file, with zeros there.
         let inside = usize::try_from(size.saturating_sub(start)).unwrap_or(usize::MAX);
         self.write_all(write.object, start, data.get(..inside).unwrap_or(&data))?;
         self.extend_to(write.object, end)
@@ -198,7 +198,7 @@ impl LiveFileSystem {
         Ok(())
     }
 
-    /// Makes a file so long at least.
+    /// Extends a file to at least this length.
     fn extend_to(&self, object: ObjectId, end: u64) -> Result<(), ZplError> {
         if self.attributes(object)?.size >= end {
             return Ok(());
@@ -216,7 +216,7 @@ impl LiveFileSystem {
     }
 }
 
-/// The data of a write that lies outside of the log, and where in its object it goes.
+/// The data of a write stored outside the log, and its position in the object.
 pub(in crate::live) fn logged_data(
     objset: &LiveObjset,
     write: &Write<'_>,
@@ -237,7 +237,7 @@ pub(in crate::live) fn logged_data(
     Ok((write.offset - write.offset % block_size.max(1), data))
 }
 
-/// What a block has that a record refers to.
+/// The contents of a block that a record refers to.
 fn logged_block(
     objset: &LiveObjset,
     object: ObjectId,
@@ -250,10 +250,10 @@ fn logged_block(
     Ok(read.map_err(|source| DmuError::Block { bookmark, source })?.data)
 }
 
-/// Longest run of zeros that a record can say: a record is of one block.
+/// Maximum run of zeros in a record, which concerns a single block.
 const MAX_HOLE: usize = 16 << 20;
 
-/// The file that a record is about.
+/// The file of a record.
 fn object_of(body: &Body<'_>) -> Option<ObjectId> {
     match body {
         Body::Write(write) => Some(write.object),

@@ -1,4 +1,4 @@
-//! How far replaying a log has come, and what it changes about operations.
+//! The progress of a replay, and its effect on operations.
 
 use crate::sync::Mutex;
 use rzfs_dmu::live::{LiveObjset, Transaction};
@@ -7,7 +7,7 @@ use rzfs_format::zil::ZilHeader;
 use rzfs_format::znode::Timestamp;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the log says about a file that is made again.
+/// What the log says about a file to be recreated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::live) struct LoggedObject {
     pub(in crate::live) object: ObjectId,
@@ -17,16 +17,16 @@ pub(in crate::live) struct LoggedObject {
     pub(in crate::live) create_time: Timestamp,
 }
 
-/// Which transactions of a record's operation say that it was done.
+/// Which transactions of a record's operation mark it as done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Noting {
-    /// None: it has several, and doing it once more changes nothing.
+    /// None: it spans several, and repeating it is harmless.
     Nothing,
-    /// All: the first one does it, those after it only tidy up.
+    /// All: the first one completes it, later ones only clean up.
     Every,
 }
 
-/// What replay changes about operations. Off in a file system that is in use.
+/// The effects of replay on operations. Off in a file system in normal use.
 #[derive(Debug, Default)]
 pub(in crate::live) struct Replay {
     is_on: AtomicBool,
@@ -37,7 +37,7 @@ pub(in crate::live) struct Replay {
 struct ReplayState {
     header: ZilHeader,
     noting: Noting,
-    /// The device that a rename is to leave.
+    /// The device left by a rename.
     whiteout: Option<LoggedObject>,
 }
 
@@ -53,7 +53,7 @@ impl Replay {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Has a transaction note how far replay has got.
+    /// Records the progress of the replay in a transaction.
     pub(in crate::live) fn note(&self, objset: &LiveObjset, tx: &dyn Transaction) {
         if !self.is_on() {
             return;
@@ -64,28 +64,28 @@ impl Replay {
         }
     }
 
-    /// The device that the rename which is replayed leaves.
+    /// The device left by the replayed rename.
     pub(in crate::live) fn take_whiteout(&self) -> Option<LoggedObject> {
         if self.is_on() { self.state.lock().whiteout.take() } else { None }
     }
 
-    /// Has operations be those of a log from now on.
+    /// Starts replay mode.
     pub(super) fn begin(&self, header: ZilHeader) {
         self.state.lock().header = header;
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    /// Has operations be those of users again.
+    /// Ends replay mode.
     pub(super) fn end(&self) {
         self.is_on.store(false, Ordering::Relaxed);
     }
 
-    /// Says what the device is that the rename which is replayed leaves.
+    /// Sets the device left by the replayed rename.
     pub(super) fn set_whiteout(&self, whiteout: LoggedObject) {
         self.state.lock().whiteout = Some(whiteout);
     }
 
-    /// Says which record is done next.
+    /// Sets the next record.
     pub(super) fn expect(&self, seq: u64, noting: Noting) {
         let mut state = self.state.lock();
         state.header.replayed_seq = seq;

@@ -1,7 +1,7 @@
 //! Destroying snapshots (spec 04, sections 9.1, 9.2 and 15.4).
 //!
-//! What only the snapshot has is on the dead list of the next one; the rest of that list, and the
-//! snapshot's own, become one.
+//! Blocks unique to the snapshot are on the dead list of its successor; the rest of that list is
+//! merged with the snapshot's own.
 
 use super::SnapshotPlace;
 use crate::dataset::SnapshotIdentity;
@@ -27,12 +27,12 @@ use rzfs_format::{BlockPointer, FormatError, ObjectId, Txg};
 use rzfs_zap::{IntegerSize, ZapValue};
 use std::collections::BTreeSet;
 
-/// What becomes of a snapshot that somebody needs.
+/// What happens to a snapshot that is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destruction {
     /// It is an error.
     AtOnce,
-    /// It is destroyed when nobody needs it any more.
+    /// It is destroyed when it is no longer in use.
     Deferred,
 }
 
@@ -40,14 +40,14 @@ pub enum Destruction {
 struct Chain {
     id: ObjectId,
     snapshot: DslDataset,
-    /// The one before it.
+    /// Its predecessor.
     previous: Option<(ObjectId, DslDataset)>,
-    /// The one after it, or the head.
+    /// Its successor, or the head.
     next: (ObjectId, DslDataset),
 }
 
 impl Chain {
-    /// Whether what is before belongs to another head, of which this one is a clone.
+    /// Whether the predecessor belongs to another head, of which this one is a clone.
     fn is_after_branch(&self) -> bool {
         let leads_here = |previous: &DslDataset| previous.next_snapshot == Some(self.id);
         !self.previous.as_ref().is_some_and(|(_, previous)| leads_here(previous))
@@ -55,7 +55,7 @@ impl Chain {
 }
 
 impl TaskContext<'_> {
-    /// Destroys snapshots: all of them, or none. Those that do not exist are passed over.
+    /// Destroys snapshots: all of them, or none. Missing ones are skipped.
     pub(crate) fn destroy_snapshots(
         &mut self,
         snapshots: &[String],
@@ -94,7 +94,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Makes sure that everything around a snapshot can be read that its end changes.
+    /// Checks that everything around a snapshot that its destruction changes can be read.
     pub(super) fn check_chain(
         &mut self,
         place: &SnapshotPlace,
@@ -133,12 +133,12 @@ impl TaskContext<'_> {
         Ok(Chain { id, snapshot, previous, next })
     }
 
-    /// Destroys a snapshot that nobody needs.
+    /// Destroys a snapshot that is not in use.
     pub(super) fn destroy_snapshot(&mut self, place: &SnapshotPlace) -> Result<(), TaskError> {
         let mos = self.mos;
         let (id, dir) = (place.id, place.of.dir);
         self.log_dataset("destroy", (&place.full_name(), id), " ".to_owned())?;
-        // Nothing that is only the snapshot's is freed before the next txg.
+        // Nothing unique to the snapshot is freed before the next txg.
         let snapshot = self.dataset(id)?;
         self.pool.readers.end(SnapshotIdentity::of(id, &snapshot), mos.tx().txg());
         let mut chain = self.chain_of(id, snapshot)?;
@@ -176,9 +176,9 @@ impl TaskContext<'_> {
         self.destroy_extended(id)
     }
 
-    /// Says in the bookmarks of a head that one of its snapshots goes: what was freed before the
-    /// next one is more from now on. Answers whether a bookmark of that moment still needs to know
-    /// which blocks are older.
+    /// Updates a head's bookmarks when one of its snapshots is destroyed: more was freed before the
+    /// next one. Returns whether a bookmark of that moment still needs to know which blocks are
+    /// older.
     fn leave_bookmarks(&mut self, place: &SnapshotPlace, chain: &Chain) -> Result<bool, LiveError> {
         let mos = self.mos;
         let Some(zap) = bookmarks::of_head(&mos, place.of.head)? else { return Ok(false) };
@@ -204,7 +204,7 @@ impl TaskContext<'_> {
         Ok(is_needed)
     }
 
-    /// Has what only the snapshot has be freed, and what else has died since on the next one's dead
+    /// Frees the blocks unique to the snapshot, and moves other dead blocks to its successor's dead
     /// list.
     fn give_blocks_back(
         &mut self,
@@ -239,8 +239,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// The same in a pool whose dead lists are single lists: each of its blocks has to be looked
-    /// at.
+    /// The same in a pool whose dead lists are single lists: each block has to be checked.
     fn give_old_blocks_back(
         &mut self,
         place: &SnapshotPlace,
@@ -289,7 +288,7 @@ impl TaskContext<'_> {
         Ok(dirs.charge(&mos, place.of.dir, SpaceClass::Snapshots, -freed)?)
     }
 
-    /// Has the neighbours of a snapshot follow each other.
+    /// Links the neighbours of a snapshot to each other.
     fn unlink(&mut self, chain: &mut Chain) -> Result<(), TaskError> {
         let is_after_branch = chain.is_after_branch();
         let (next, mos) = (chain.next.0, self.mos);
@@ -308,8 +307,8 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Takes the key of a txg out of the dead lists of a head, if it has it, and of all clones of
-    /// what came later in its directory.
+    /// Removes the key of a txg from the dead list of a head, if it has it, and of all clones of
+    /// later snapshots in its directory.
     pub(in crate::live::administration) fn drop_keys(
         &mut self,
         (dir, head): (ObjectId, Option<ObjectId>),
@@ -333,8 +332,8 @@ impl TaskContext<'_> {
         removed.unless_damaged(left_behind).map(drop)
     }
 
-    /// The heads of all clones of the snapshots of a directory, and of their clones, that have come
-    /// into being after a txg: each once.
+    /// The heads of all clones, direct and indirect, of a directory's snapshots, created after a
+    /// txg: each once.
     fn clones_since(&mut self, dir: ObjectId, txg: Txg) -> Result<BTreeSet<ObjectId>, LiveError> {
         let mut found = BTreeSet::new();
         let mut pending = vec![dir];
@@ -351,7 +350,7 @@ impl TaskContext<'_> {
         Ok(found)
     }
 
-    /// Counts what only the next one has, now that one less has it.
+    /// Recomputes the successor's unique bytes after a snapshot is gone.
     fn settle_unique(&mut self, place: &SnapshotPlace, chain: &mut Chain) -> Result<(), TaskError> {
         let mos = self.mos;
         let (next, snapshot) = (&chain.next.1, &chain.snapshot);

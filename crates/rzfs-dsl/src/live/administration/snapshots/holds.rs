@@ -10,9 +10,9 @@ use crate::mos::MosSource;
 use rzfs_format::ObjectId;
 use rzfs_format::dsl::DslDataset;
 
-/// The version in which snapshots can be held.
+/// The first version with holds.
 const HOLDS_VERSION: u64 = 18;
-/// Most bytes of a tag.
+/// Maximum length of a tag in bytes.
 const MAX_TAG: usize = 256;
 
 /// What a snapshot is needed for.
@@ -52,7 +52,7 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Gives a hold up where there is one; snapshots that were only waiting for that are destroyed.
+    /// Releases holds where they exist; snapshots that were only waiting for that are destroyed.
     pub(crate) fn release(&mut self, snapshots: &[String], tag: &str) -> Result<(), TaskError> {
         let places = self.check_snapshots(snapshots, |this, name| {
             let place = this.snapshot(name)?;
@@ -78,7 +78,7 @@ impl TaskContext<'_> {
         Ok(self.mos.lookup(zap, tag)?.is_some())
     }
 
-    /// How many holds a snapshot has.
+    /// The number of holds on a snapshot.
     pub(super) fn hold_count(&self, snapshot: &DslDataset) -> Result<u64, LiveError> {
         snapshot.user_references.map_or(Ok(0), |zap| self.mos.entry_count(zap))
     }
@@ -101,7 +101,7 @@ impl TaskContext<'_> {
             && self.hold_count(snapshot)? <= holds)
     }
 
-    /// Refuses to give up what a snapshot is needed for, if it would go then and somebody reads it.
+    /// Refuses to drop a need if the snapshot would then be destroyed while it is being read.
     pub(in crate::live::administration) fn refuse_if_kept(
         &mut self,
         id: ObjectId,
@@ -116,8 +116,8 @@ impl TaskContext<'_> {
         Ok(())
     }
 
-    /// Destroys a snapshot that was to be destroyed as soon as nobody needs it, if nobody does.
-    /// Where damage is in the way, or somebody reads it, it stays: nobody is there who could be refused.
+    /// Destroys a snapshot marked for deferred destruction if it is no longer needed. If it is
+    /// damaged or being read, it stays: there is no caller to refuse.
     pub(in crate::live::administration) fn destroy_if_deferred(
         &mut self,
         id: ObjectId,

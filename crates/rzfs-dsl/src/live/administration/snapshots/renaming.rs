@@ -10,8 +10,7 @@ use crate::mos::names;
 use std::collections::BTreeSet;
 
 impl TaskContext<'_> {
-    /// Gives the snapshots of several heads that have the same name another one: all of them, or
-    /// none.
+    /// Renames snapshots of several heads that have the same name: all of them, or none.
     pub(crate) fn rename_snapshots(
         &mut self,
         snapshots: &[String],
@@ -46,7 +45,7 @@ impl TaskContext<'_> {
         parts(&full)?;
         let head = self.dataset(place.of.head)?;
         if let Some((_, id)) = names::snapshot(&self.mos, &head, new)?
-            // Where case does not matter, it can be the only thing that changes.
+            // Where case is ignored, it can be the only difference.
             && (id != place.id || place.name == new)
         {
             return Err(ChangeError::Exists { name: full }.into());

@@ -23,21 +23,21 @@ use rzfs_format::{FormatError, ObjectId, Txg};
 use rzfs_zap::ZapValue;
 use std::collections::BTreeSet;
 
-/// Snapshots that are to be taken together, as everything is in one txg.
+/// Snapshots to take together in one txg.
 #[derive(Clone, Debug, Default)]
 pub struct NewSnapshots {
-    /// Their names, of one head at most one.
+    /// Their names, at most one per head.
     pub names: Vec<String>,
-    /// The properties that each of them gets, in the form in which they are stored.
+    /// The properties of each of them, in stored form.
     pub properties: Vec<(String, ZapValue)>,
 }
 
-/// A snapshot that can be taken.
+/// A checked snapshot.
 pub(in crate::live::administration) struct SnapshotPlan {
     pub(in crate::live::administration) name: String,
     pub(in crate::live::administration) place: Place,
     pub(in crate::live::administration) head: DslDataset,
-    /// Bytes that the head reserves in place of what the snapshot keeps.
+    /// The reservation that replaces what the snapshot keeps.
     pub(in crate::live::administration) reserved: u64,
     pub(in crate::live::administration) when: Outcome,
 }
@@ -51,7 +51,7 @@ impl TaskContext<'_> {
             if !heads.insert(plan.place.head) {
                 return Err(ChangeError::SameHead { name: name.to_owned() }.into());
             }
-            // The next one has the room that this one leaves.
+            // The next one gets the room that this one leaves.
             if plan.reserved > this.available_in(&trial, plan.place.dir)? {
                 return Err(ChangeError::NoSpace.into());
             }
@@ -87,7 +87,7 @@ impl TaskContext<'_> {
         self.plan_snapshot(place, head, snapshot)
     }
 
-    /// Makes sure that a head, also one that is being received, can get a snapshot.
+    /// Checks that a head, or a receive in progress, can get a snapshot.
     pub(in crate::live::administration) fn plan_snapshot(
         &mut self,
         place: Place,
@@ -113,7 +113,7 @@ impl TaskContext<'_> {
             return Err(ChangeError::NoSpace.into());
         }
         let txg = self.mos.tx().txg();
-        // What a task of this txg has made is not written yet, and a txg has one snapshot of a head.
+        // New objects of this txg are not written yet, and a txg has one snapshot per head.
         let is_dirty = self.pool.heads.get(place.head).is_some_and(|open| open.is_dirty(txg));
         if head.previous_snapshot_txg > txg || (head.root.is_hole() && !is_dirty) {
             let problem = FormatError::invalid("DSL dataset", "no snapshot can follow");
@@ -124,7 +124,7 @@ impl TaskContext<'_> {
         Ok(SnapshotPlan { name: snapshot.to_owned(), place, head, reserved, when })
     }
 
-    /// Takes a snapshot; tells which object it is.
+    /// Takes a snapshot; returns its object.
     pub(in crate::live::administration) fn take_snapshot(
         &mut self,
         plan: &SnapshotPlan,
@@ -176,14 +176,14 @@ impl TaskContext<'_> {
         Ok(id)
     }
 
-    /// The dead list of a head whose snapshot has got the one that it had.
+    /// A new dead list for a head whose snapshot took over the old one.
     fn deadlist_behind(&mut self, place: &Place, head: &DslDataset) -> Result<ObjectId, LiveError> {
         let keys = self.keys_behind(place, head)?;
         deadlist::with_keys(&self.mos, &mut self.state.features, &keys)
     }
 
-    /// The keys of that: the same and one more, and those that bookmarks need to know what is freed
-    /// of theirs; none where dead lists have none.
+    /// The keys of that list: the old ones and one more, and those that bookmarks need to track
+    /// frees; none where dead lists have no keys.
     fn keys_behind(
         &mut self,
         place: &Place,
@@ -217,7 +217,7 @@ impl TaskContext<'_> {
         mos.remove(head, REMAPPED).map(drop)
     }
 
-    /// Gives a snapshot of an encrypted head the identity of its ciphertexts.
+    /// Gives a snapshot of an encrypted head its IV set guid.
     fn identify_ciphertexts(&mut self, id: ObjectId) -> Result<(), LiveError> {
         let mos = self.mos;
         let is_encrypted =

@@ -1,26 +1,26 @@
-//! What is told of sweeps.
+//! Events of sweeps.
 
 use crate::pool::SweepKind;
 use rzfs_format::Guid;
 use rzfs_vdev::Vdev;
 
-/// What a sweep is of.
+/// Identifies a sweep.
 pub(super) type SweepId = (Guid, SweepKind);
 
-/// Something that happened to a sweep.
+/// An event of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SweepNews {
-    /// It has begun.
+    /// It started.
     Started,
-    /// It goes on after it was suspended, or after an import.
+    /// It continues after it was suspended, or after an import.
     Resumed,
-    /// It was stopped and can go on.
+    /// It was suspended and can continue.
     Suspended,
-    /// It was given up.
+    /// It was cancelled.
     Cancelled,
-    /// It has come to its end.
+    /// It finished.
     Finished,
 }
 
-/// Told about sweeps when what happened is on disk, or about to be.
+/// Notified of sweep events when they are on disk, or about to be.
 pub type SweepObserver = Box<dyn Fn(SweepKind, SweepNews, Vdev<'_>) + Send + Sync>;

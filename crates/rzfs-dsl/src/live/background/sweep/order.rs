@@ -1,4 +1,4 @@
-//! Starting, suspending and giving up sweeps.
+//! Starting, suspending and cancelling sweeps.
 
 use super::news::{SweepId, SweepNews};
 use super::sweeps::Sweeps;
@@ -12,24 +12,24 @@ use rzfs_format::Guid;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What somebody wants of a sweep.
+/// A request for a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepOrder {
-    /// It begins, or goes on if it was suspended.
+    /// Starts it, or continues it if it was suspended.
     Start {
-        /// Bytes per second of a TRIM, 0 for any number; what it was if it goes on.
+        /// Bytes per second of a TRIM, 0 for no limit; unchanged if it continues.
         rate: Option<u64>,
     },
-    /// It stops for now.
+    /// Suspends it.
     Suspend,
-    /// It stops for good.
+    /// Cancels it.
     Cancel,
-    /// Nothing is remembered of it.
+    /// Removes all records of it.
     Forget,
 }
 
-/// What becomes of a leaf's sweep.
+/// The accepted change of a leaf's sweep.
 #[derive(Clone, Copy, Debug)]
 struct Accepted {
     id: SweepId,
@@ -38,8 +38,8 @@ struct Accepted {
 }
 
 impl Sweeps {
-    /// Sweeps the free space of leaves, or stops that. Returns what was refused; the others are on
-    /// disk as they are wanted then. The work itself is done in the background.
+    /// Starts or stops sweeps of the free space of leaves. Returns the refused ones; the others are
+    /// on disk as requested. The work itself is done in the background.
     ///
     /// # Errors
     /// [`ChangeError`]: the pool is suspended.
@@ -85,7 +85,7 @@ impl Sweeps {
         Ok(refused)
     }
 
-    /// What an order makes of a sweep, or why it does not.
+    /// Applies an order to a sweep, or refuses it.
     fn accept(&self, id: SweepId, order: SweepOrder) -> Result<Accepted, ChangeError> {
         let (leaf, kind) = id;
         let vdevs = self.devices.vdevs();
@@ -101,7 +101,7 @@ impl Sweeps {
         }
         let old = self.record(id);
         let now = self.environment.now();
-        // What was suspended goes on with the time at which that happened.
+        // A suspended sweep continues with the time of its suspension.
         let action_time = if old.state == SweepState::Suspended { old.action_time } else { now };
         let record = SweepRecord { action_time, ..old };
         let is_active = old.state == SweepState::Active;
@@ -115,7 +115,7 @@ impl Sweeps {
                 return Err(ChangeError::NoSweep(kind));
             }
             SweepOrder::Start { rate } => {
-                // An initialization goes on where the last one ended, until it is forgotten.
+                // An initialization continues where the last one ended, until it is forgotten.
                 let goes_on = is_suspended || kind == SweepKind::Initialize;
                 let offset = if goes_on { old.offset } else { 0 };
                 let known = if is_suspended { old.rate } else { 0 };

@@ -1,4 +1,4 @@
-//! A sweep while its thread runs.
+//! A sweep while its thread is running.
 
 use parking_lot::{Condvar, Mutex};
 use rzfs_clock::Clock;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-/// A sweep that goes on.
+/// A running sweep.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Up to where the leaf is done, as [`SweepRecord::offset`] says it.
+    /// Progress on the leaf, as in [`SweepRecord::offset`].
     pub(super) offset: AtomicU64,
-    /// What of it was stored last.
+    /// The progress last stored.
     pub(super) stored: AtomicU64,
     pub(super) clock: Clock,
     is_stopped: Mutex<bool>,
@@ -40,7 +40,7 @@ impl Run {
         *self.is_stopped.lock()
     }
 
-    /// Waits for some time; tells whether the sweep is to stop.
+    /// Waits for some time; returns whether the sweep is to stop.
     pub(super) fn wait(&self, time: Duration) -> bool {
         let mut is_stopped = self.is_stopped.lock();
         if !*is_stopped {

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-/// What is remembered of the sweeps of a pool.
+/// The records of a pool's sweeps.
 #[derive(Debug, Default)]
 pub(crate) struct SweepRecords(BTreeMap<SweepId, SweepRecord>);
 
 impl SweepRecords {
-    /// What the ZAPs of leaves say.
+    /// Reads the records in the ZAPs of leaves.
     pub(crate) fn read(mos: &Objset, vdevs: &VdevTree) -> Result<Self, PoolError> {
         let mut records = BTreeMap::new();
         for leaf in vdevs.leaves() {
@@ -44,7 +44,7 @@ impl SweepRecords {
 /// The sweeps of a pool.
 pub(crate) struct Sweeps {
     pub(super) all: Mutex<BTreeMap<SweepId, Sweep>>,
-    /// One order at a time.
+    /// Serializes orders.
     pub(super) turn: Mutex<Turn>,
     observer: Mutex<Option<SweepObserver>>,
     pub(super) devices: Arc<PoolDevices>,
@@ -65,20 +65,20 @@ impl fmt::Debug for Sweeps {
 pub(super) enum Turn {
     #[default]
     Open,
-    /// The pool is being left.
+    /// The pool is being closed.
     Ended,
 }
 
-/// A sweep that there is or was.
+/// A current or past sweep.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     pub(super) record: SweepRecord,
-    /// The last run of its thread; `None` if that was not started.
+    /// The last run of its thread; `None` if it was not started.
     run: Option<Arc<Run>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Says that nothing will be known of a sweep after the next import.
+/// Logs that a sweep's state is lost after the next import.
 fn not_stored(error: &LiveError) {
     tracing::warn!(%error, "how far a sweep is cannot be stored");
 }
@@ -105,7 +105,7 @@ impl Sweeps {
         }
     }
 
-    /// Tells somebody what happens to sweeps; whoever was told before is not any more.
+    /// Sets the observer of sweep events, replacing the previous one.
     pub(crate) fn observe(&self, observer: SweepObserver) {
         *self.observer.lock() = Some(observer);
     }
@@ -114,7 +114,7 @@ impl Sweeps {
         self.all.lock().get(&id).map_or_else(SweepRecord::default, |sweep| sweep.record)
     }
 
-    /// Ends a thread and waits for it; returns how far it got, if there was one.
+    /// Stops a thread and waits for it; returns its progress, if there was one.
     pub(super) fn stop(&self, id: SweepId) -> Option<u64> {
         let mut all = self.all.lock();
         let sweep = all.get_mut(&id)?;
@@ -122,12 +122,12 @@ impl Sweeps {
         drop(all);
         let run = run?;
         run.stop();
-        // A panic of it has been reported where it happened.
+        // A panic in it has been reported where it happened.
         let _ = thread.map(JoinHandle::join);
         Some(run.offset.load(Ordering::Acquire))
     }
 
-    /// Ends all threads, and remembers how far they got.
+    /// Stops all threads, and records their progress.
     pub(crate) fn end(&self) {
         let mut turn = self.turn.lock();
         *turn = Turn::Ended;
@@ -147,7 +147,7 @@ impl Sweeps {
         }
     }
 
-    /// Has this txg remember how far sweeps are.
+    /// Stores the progress of sweeps with this txg.
     pub(crate) fn store(&self, mos: &MosTx<'_>, vdevs: &VdevTree) -> Result<(), LiveError> {
         let moved = |(id, sweep): (&SweepId, &Sweep)| {
             let run = sweep.run.as_ref()?;
@@ -164,7 +164,7 @@ impl Sweeps {
         Ok(())
     }
 
-    /// Starts the thread of a sweep, and tells that. When the system has no thread for it, it waits
+    /// Starts the thread of a sweep and reports it. If the system cannot start a thread, it waits
     /// for the next round of [`Sweeps::resume`].
     pub(super) fn start(self: &Arc<Self>, id: SweepId, news: SweepNews) {
         let mut all = self.all.lock();
@@ -191,8 +191,8 @@ impl Sweeps {
         self.tell(id, news);
     }
 
-    /// Goes on with all sweeps that are active and do not run: leaves can be written again, or the
-    /// system has threads again.
+    /// Resumes all active sweeps that are not running: leaves may be writable again, or the system
+    /// may have threads again.
     pub(crate) fn resume(self: &Arc<Self>) {
         let turn = self.turn.lock();
         if *turn == Turn::Ended {
@@ -218,7 +218,7 @@ impl Sweeps {
         }
     }
 
-    /// A sweep has come to its end: that of its leaf, or because the device cannot do it.
+    /// Ends a sweep that reached the end of its leaf, or that the device does not support.
     fn finish(&self, (leaf, kind): SweepId, offset: u64, news: SweepNews) {
         let (state, what) = match news {
             SweepNews::Finished => (SweepState::Complete, "complete"),
@@ -242,7 +242,7 @@ impl Sweeps {
 }
 
 impl TaskContext<'_> {
-    /// Stores what is remembered of a sweep.
+    /// Stores the record of a sweep.
     pub(super) fn store_sweep(
         &mut self,
         leaf: Guid,

@@ -1,4 +1,4 @@
-//! The thread of a sweep: from metaslab to metaslab, a part of one at a time.
+//! The thread of a sweep: from metaslab to metaslab, one part at a time.
 
 use super::news::{SweepId, SweepNews};
 use super::run::Run;
@@ -14,16 +14,16 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bytes of a leaf that are overwritten while a metaslab rests.
+/// Bytes of a leaf overwritten while a metaslab is disabled.
 const INITIALIZE_STEP: u64 = 16 << 20;
 
-/// Bytes that are trimmed while a metaslab rests, if nobody has said how fast that may be.
+/// Bytes trimmed while a metaslab is disabled, without a rate limit.
 const TRIM_STEP: u64 = 128 << 20;
 
-/// How many steps a second a TRIM takes that is to be slow.
+/// Steps per second of a rate-limited TRIM.
 const STEPS_PER_SECOND: u64 = 8;
 
-/// Longest time that a slow TRIM sleeps without looking around.
+/// Longest sleep of a rate-limited TRIM between checks.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// How a walk ended.
@@ -31,13 +31,13 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 enum End {
     /// At the end of the leaf.
     Done,
-    /// Before, because somebody wanted it, or the leaf has gone.
+    /// Before that, on request or because the leaf is gone.
     Stopped,
-    /// The device cannot do it.
+    /// The device does not support it.
     Unsupported,
 }
 
-/// How the space of a leaf is worked on.
+/// How a leaf's space is processed.
 #[derive(Debug)]
 enum Work {
     Initialize(InitialPattern),
@@ -51,14 +51,14 @@ struct Walk<'a> {
     run: &'a Run,
     leaf: Guid,
     work: Work,
-    /// Bytes per second; 0 for any number.
+    /// Bytes per second; 0 for no limit.
     rate: u64,
     started: Duration,
-    /// Bytes that were trimmed.
+    /// Bytes trimmed so far.
     done: u64,
 }
 
-/// Sweeps a leaf to its end; tells how it ended, unless it stopped before.
+/// Sweeps a leaf to its end; reports how it ended, unless it was stopped before.
 pub(super) fn sweep(
     (leaf, kind): SweepId,
     (rate, tunables): (u64, &Tunables),
@@ -106,7 +106,7 @@ impl Walk<'_> {
         End::Done
     }
 
-    /// Works on a metaslab, part by part.
+    /// Processes a metaslab part by part.
     fn metaslab(&mut self, id: MetaslabId, range: &Range<u64>, columns: u64, begin: u64) -> End {
         let smallest = match &self.work {
             Work::Initialize(_) => 0,
@@ -130,7 +130,7 @@ impl Walk<'_> {
             let ranges = self.own(&vdevs, &step.batch, begin);
             self.work_on(&vdevs, &ranges);
             from = step.next;
-            // Only now may the space be used.
+            // Only now may the space be allocated.
             drop(step.batch);
             if let Some(last) = ranges.last() {
                 let end = last.position.saturating_add(last.len);
@@ -140,7 +140,7 @@ impl Walk<'_> {
         End::Done
     }
 
-    /// Bytes of the leaf to work on at a time.
+    /// Bytes of the leaf to process at a time.
     fn step(&self) -> u64 {
         match &self.work {
             Work::Initialize(_) => INITIALIZE_STEP,
@@ -151,7 +151,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Waits until the rate allows another step; whether the sweep is to stop meanwhile.
+    /// Waits until the rate allows another step; returns whether the sweep is to stop.
     fn is_too_fast(&self) -> bool {
         loop {
             let rate = u128::from(self.rate);
@@ -169,7 +169,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What of the ranges of a batch lies on the leaf, behind what was done before the walk.
+    /// The parts of a batch's ranges that lie on the leaf, beyond `begin`.
     fn own(&self, vdevs: &VdevTree, batch: &TrimBatch, begin: u64) -> Vec<LeafRange> {
         let vdev = batch.metaslab().vdev;
         let mut own: Vec<LeafRange> = Vec::new();
@@ -212,7 +212,7 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes of which allocations on a vdev are multiples.
+/// The allocation unit of a vdev in bytes.
 fn allocation_unit(vdevs: &VdevTree, vdev: VdevId) -> u64 {
     vdevs.allocated_size(vdev, SECTOR_SIZE, Txg(0)).unwrap_or(SECTOR_SIZE)
 }

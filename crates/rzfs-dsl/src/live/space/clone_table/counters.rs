@@ -1,13 +1,13 @@
-//! The counters of a table: how many of the blocks of each range are shared.
+//! The counters of a table: the number of shared blocks in each range.
 
 use crate::PoolError;
 use rzfs_dmu::{Object, Objset};
 use rzfs_format::brt::{self, BrtHeader};
 use rzfs_format::{BlockId, FormatError};
 
-/// log2 of the bytes of the smallest blocks.
+/// log2 of the minimum block size.
 const MIN_BLOCK_SHIFT: u32 = 9;
-/// Most entries of a range of 16 MiB. A counter has room for twice as many.
+/// Maximum entries of a 16 MiB range. A counter has room for twice as many.
 pub(super) const MAX_ENTRIES: u16 = 1 << 15;
 
 /// The counters of a table.
@@ -22,9 +22,9 @@ pub(super) fn read_counters(object: &Object, header: &BrtHeader) -> Result<Vec<u
     Ok(counters)
 }
 
-/// What the counters of a table have to be by its entries. If these are damaged, too, every block
-/// is looked up, which does not find out who has it: the counters are such that no change takes
-/// them to zero, and that OpenZFS, which lets them overflow, can go on with them.
+/// Reconstructs the counters of a table from its entries. If these are damaged too, every block is
+/// looked up, with an unknown result: the counters are such that no change takes them to zero, and
+/// that OpenZFS, which lets them overflow, can continue with them.
 pub(super) fn count_entries(mos: &Objset, header: &BrtHeader) -> Vec<u16> {
     count_readable(mos, header).unwrap_or_else(|error| {
         tracing::warn!(%error, "blocks that may be shared will never be freed");

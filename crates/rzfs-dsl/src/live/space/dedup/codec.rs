@@ -5,7 +5,7 @@ use rzfs_format::compression::CompressionFunction;
 use rzfs_format::ddt::{DdtEnvelope, DdtLayout, DdtValue};
 use rzfs_format::{ByteOrder, FormatError};
 
-/// Takes a value out of its envelope.
+/// Decodes a value from its envelope.
 pub(super) fn decode(value: &[u8], layout: DdtLayout) -> Result<DdtValue, FormatError> {
     let envelope = DdtEnvelope::decode(value)?;
     if envelope.compression == CompressionFunction::Off {
@@ -17,7 +17,7 @@ pub(super) fn decode(value: &[u8], layout: DdtLayout) -> Result<DdtValue, Format
     DdtValue::decode(&payload, envelope.order, layout)
 }
 
-/// Puts a value into its envelope, compressed if that makes it smaller.
+/// Encodes a value in its envelope, compressed if that makes it smaller.
 pub(super) fn encode(value: &DdtValue) -> Vec<u8> {
     let order = ByteOrder::NATIVE;
     let payload = value.encode(order);

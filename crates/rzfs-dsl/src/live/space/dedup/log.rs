@@ -5,9 +5,9 @@
 //!                         └──────── they change places when the flushing one is empty ──┘
 //! looking up: what the txg has changed, active log, flushing log, ZAPs
 //! ```
-//! Changes go to the end of one object, whatever their keys are, and reach the ZAPs in the order
-//! of these: many changes of neighbours are one change of a block. A block whose last reference
-//! goes is freed at once; a log that had its entry gets one without a block.
+//! Changes are appended to one object, whatever their keys, and reach the ZAPs in key order: many
+//! changes of neighbours become one change of a block. A block is freed as soon as it loses its
+//! last reference; a log that had its entry gets one without a block.
 
 use crate::PoolError;
 use crate::live::LiveError;
@@ -26,21 +26,21 @@ use rzfs_tunables::Tunables;
 use rzfs_vdev::VdevTree;
 use std::collections::BTreeMap;
 
-/// Bytes of memory that an entry counts as.
+/// Memory accounted per entry, in bytes.
 const ENTRY_MEMORY: u64 = 192;
-/// Least memory for the logs of a table.
+/// Minimum memory for the logs of a table.
 const MIN_MEMORY: u64 = 1 << 20;
-/// Bytes of the blocks of logs.
+/// Block size of logs in bytes.
 const LOG_BLOCK: u32 = 128 << 10;
 
-/// How large the logs of a table become, and how fast they are moved to its ZAPs.
+/// Size limits of a table's logs, and how fast they are flushed to its ZAPs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogLimits {
-    /// Txgs after which a log is moved, and in how many it is.
+    /// Txgs after which a log is flushed, and over how many.
     txg_max: u64,
-    /// Fewest entries that are moved in a txg.
+    /// Minimum entries flushed in a txg.
     flush_entries_min: usize,
-    /// Entries in a log from which on it is moved whatever its age.
+    /// Number of entries at which a log is flushed whatever its age.
     many: usize,
 }
 
@@ -60,14 +60,14 @@ impl From<&Tunables> for LogLimits {
 }
 
 impl LogLimits {
-    /// How many of so many entries are moved in a txg.
+    /// How many of this many entries are flushed in a txg.
     fn moved_of(&self, entries: usize) -> usize {
         let txgs = usize::try_from(self.txg_max).unwrap_or(usize::MAX);
         entries.div_ceil(txgs).max(self.flush_entries_min)
     }
 }
 
-/// What the names of a table's logs are made of, and where they are.
+/// The parts of a table's log names, and where they are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogNames {
     pub(super) directory: ObjectId,
@@ -78,7 +78,7 @@ pub(super) struct LogNames {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Logged {
     pub(super) value: DdtValue,
-    /// The ZAP that has an older form of it.
+    /// The ZAP that has an older version of it.
     pub(super) stored: Option<DdtClass>,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Logged {
 #[derive(Debug)]
 struct Log {
     object: ObjectId,
-    /// Which of the two names it has.
+    /// Its name index: one of two.
     index: usize,
     header: LogHeader,
     entries: BTreeMap<DdtKey, Logged>,
@@ -99,9 +99,9 @@ pub(super) struct TableLog {
     names: LogNames,
     active: Log,
     flushing: Log,
-    /// Entries of the flushing log that are moved in a txg.
+    /// Entries of the flushing log moved in a txg.
     moved: usize,
-    /// Blocks of the entries in both by number of references.
+    /// Blocks of the entries in both, by number of references.
     histogram: DdtHistogram,
     limits: LogLimits,
 }
@@ -120,7 +120,7 @@ impl Log {
         Ok(Self { object, index, header, entries: BTreeMap::new() })
     }
 
-    /// What the object has; of a log that is being moved what is left of it.
+    /// The contents of the object; for a log being flushed, the remainder.
     fn load(
         pool: &Pool,
         (index, id): (usize, ObjectId),
@@ -137,7 +137,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Makes it empty.
+    /// Empties it.
     fn truncate(&mut self, mos: &MosTx<'_>, names: LogNames) -> Result<(), LiveError> {
         self.entries.clear();
         (self.header.length, self.header.checkpoint) = (0, None);
@@ -151,7 +151,7 @@ impl Log {
         }
     }
 
-    /// Has another object take its place, without anything in it.
+    /// Replaces it by a new, empty object.
     fn replace(&mut self, mos: &MosTx<'_>, names: LogNames) -> Result<(), LiveError> {
         let header = LogHeader { length: 0, ..self.header };
         let new = Self::create(mos, names, self.index, header)?;
@@ -160,7 +160,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes changes to its end, as blocks.
+    /// Appends changes, as whole blocks.
     fn write(
         &mut self,
         mos: &MosTx<'_>,
@@ -181,7 +181,7 @@ impl Log {
         Ok(())
     }
 
-    /// The same; where damage keeps anybody from that, another object gets everything.
+    /// The same; if damage prevents that, everything goes to a new object.
     fn append(
         &mut self,
         mos: &MosTx<'_>,
@@ -209,7 +209,7 @@ impl Log {
 }
 
 impl TableLog {
-    /// Makes the logs of a new table.
+    /// Creates the logs of a new table.
     pub(super) fn create(
         mos: &MosTx<'_>,
         (layout, limits): (DdtLayout, LogLimits),
@@ -243,7 +243,7 @@ impl TableLog {
     ) -> Result<Self, PoolError> {
         let first = Log::load(pool, (0, first), layout)?;
         let second = Log::load(pool, (1, second), layout)?;
-        // Of two that are alike, which no software writes, the second is taken for the older one.
+        // If both have the same role, which is never written, the second counts as the older one.
         let (mut active, mut flushing) = match second.header.role {
             LogRole::Active if first.header.role == LogRole::Flushing => (second, first),
             _ => (first, second),
@@ -263,8 +263,8 @@ impl TableLog {
         Ok(log)
     }
 
-    /// The newest form of an entry that is in a log: one that is gone has no block, one whose
-    /// block is still to be freed no reference.
+    /// The newest version of a logged entry: one that is gone has no block, one whose block is
+    /// still to be freed has no reference.
     pub(super) fn get(&self, key: &DdtKey) -> Option<&Logged> {
         self.active.entries.get(key).or_else(|| self.flushing.entries.get(key))
     }
@@ -284,12 +284,12 @@ impl TableLog {
         self.histogram.total()
     }
 
-    /// Whether something is to be moved in a txg even if nothing changes.
+    /// Whether entries have to be flushed in a txg even if nothing changes.
     pub(super) fn has_work(&self, txg: Txg) -> bool {
         self.flushing.header.length > 0 || self.is_due(txg)
     }
 
-    /// Whether the active log is to be moved.
+    /// Whether the active log is due for flushing.
     fn is_due(&self, txg: Txg) -> bool {
         let age = txg.get().saturating_sub(self.active.header.first_txg.get());
         self.active.header.length > 0
@@ -332,7 +332,7 @@ impl TableLog {
         }
     }
 
-    /// Takes the entries that go to the ZAPs in this txg.
+    /// Takes the entries to flush to the ZAPs in this txg.
     pub(super) fn take_part(&mut self, vdevs: &VdevTree) -> Vec<(DdtKey, Logged)> {
         let is_late = self.active.entries.len() >= self.limits.many;
         let count = if is_late { usize::MAX } else { self.moved };
@@ -347,8 +347,8 @@ impl TableLog {
         part
     }
 
-    /// Stores how far the flushing log is; lets the logs change places if it is empty and the
-    /// active one due.
+    /// Stores the progress of the flushing log; swaps the logs if it is empty and the active one is
+    /// due.
     pub(super) fn settle(&mut self, mos: &MosTx<'_>) -> Result<(), LiveError> {
         let txg = mos.tx().txg();
         if self.flushing.header.length > 0 {

@@ -1,8 +1,8 @@
-//! Forgetting blocks that nobody has a second time (`zpool ddtprune`; spec 02, section 9.7).
+//! Pruning blocks with a single reference (`zpool ddtprune`; spec 02, section 9.7).
 //!
-//! An entry with one reference that goes leaves its block and the pointer to it as they are: the
-//! pointer says "dedup", no table has it, and it is freed like any other. What is in a log changed
-//! lately and stays.
+//! Removing an entry with one reference leaves its block and the pointer to it unchanged: the
+//! pointer has the dedup bit, no table has it, and it is freed like any other. Entries in a log
+//! changed recently and are kept.
 
 use super::table::Table;
 use super::{DedupTables, codec};
@@ -23,7 +23,7 @@ use rzfs_zap::ZapKey;
 pub(crate) struct Single {
     checksum: ChecksumFunction,
     key: DdtKey,
-    /// Since when it has had one, in seconds since 1970.
+    /// Since when it has had one reference, in seconds since 1970.
     pub(crate) since: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn for_singles<E: From<PoolError>>(
 }
 
 impl DedupTables {
-    /// Removes entries that have not changed since they were looked at; returns how many.
+    /// Removes entries that have not changed since they were examined; returns their number.
     pub(crate) fn prune(
         &self,
         mos: &MosTx<'_>,

@@ -1,5 +1,5 @@
-//! Dedup tables on disk: their objects, their names, and writing what has changed (spec 02,
-//! sections 9.2 and 9.4).
+//! Dedup tables on disk: their objects, their names, and writing changes (spec 02, sections 9.2 and
+//! 9.4).
 
 use super::codec;
 use super::log::{LogLimits, LogNames, Logged, TableLog};
@@ -23,10 +23,10 @@ use rzfs_vdev::VdevTree;
 use rzfs_zap::{IntegerSize, NewZap, ZapFlags, ZapValue};
 use std::collections::BTreeSet;
 
-/// Bytes of the blocks of a table's ZAPs.
+/// Block size of a table's ZAPs in bytes.
 const ZAP_BLOCK: usize = 32 << 10;
 
-/// Reads what has to be known of a table; `None` if there is none.
+/// Loads the state of a table; `None` if there is none.
 pub(super) fn load(
     pool: &Pool,
     checksum: ChecksumFunction,
@@ -78,9 +78,8 @@ pub(super) fn load(
 }
 
 impl Table {
-    /// Writes the entries that have changed, to the ZAPs or to the log, whose older part moves on
-    /// with every txg; frees what has no reference any more, and takes the table away if nothing
-    /// is left in it.
+    /// Writes the changed entries, to the ZAPs or to the log, part of which is flushed with every
+    /// txg; frees blocks without references, and removes the table if it is empty.
     pub(super) fn write(
         &mut self,
         mos: &MosTx<'_>,
@@ -117,7 +116,7 @@ impl Table {
                         changes.push(self.logged(key, &entry, vdevs, &mut classes));
                         continue;
                     }
-                    // Its block is freed now, so nothing may refer to it any more.
+                    // Its block is being freed, so nothing may refer to it any longer.
                     let written =
                         self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
                     if written.unless_damaged(not_stored)?.is_none() {
@@ -148,10 +147,10 @@ impl Table {
         self.remove_if_empty(mos, features, home)
     }
 
-    /// Gives up writing a changed entry, if that leaks its block at most.
+    /// Drops a changed entry, if that at most leaks its block.
     ///
     /// # Errors
-    /// `error`: whoever looks the entry up would find too few references.
+    /// `error`: a later lookup of the entry would find too few references.
     fn lose(
         &self,
         mos: &MosTx<'_>,
@@ -160,7 +159,7 @@ impl Table {
         error: LiveError,
     ) -> Result<(), LiveError> {
         let is_fair = match self.lookup(mos, key) {
-            // Nobody finds it, or frees the block.
+            // The entry cannot be found, nor its block freed.
             Err(error) => error.is_damage(),
             Ok(stored) => has_references(stored.as_ref(), &entry.value),
         };
@@ -171,7 +170,7 @@ impl Table {
         Ok(())
     }
 
-    /// What the ZAPs have of a key.
+    /// The value of a key in the ZAPs.
     fn lookup(&self, mos: &MosTx<'_>, key: &DdtKey) -> Result<Option<DdtValue>, LiveError> {
         for zap in self.zaps.values() {
             let Some(value) = mos.lookup(*zap, key.0.as_slice())? else { continue };
@@ -181,8 +180,8 @@ impl Table {
         Ok(None)
     }
 
-    /// The record of a changed entry. The statistics of the ZAP that has an older form leave it
-    /// out from now on.
+    /// The record of a changed entry. The statistics of the ZAP that has an older version exclude
+    /// it from now on.
     fn logged(
         &mut self,
         key: DdtKey,
@@ -215,8 +214,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes an entry to its ZAP, and frees what has no reference any more: unless the ZAP is
-    /// damaged, as what it has of the entry then would refer to what is free.
+    /// Writes an entry to its ZAP, and frees a block without references, unless the ZAP is damaged:
+    /// its old version of the entry would then refer to free space.
     fn write_entry(
         &mut self,
         mos: &MosTx<'_>,
@@ -251,7 +250,7 @@ impl Table {
         Ok(())
     }
 
-    /// Stores an entry in the ZAP of its class, and nowhere else; answers with the class.
+    /// Stores an entry in the ZAP of its class, and nowhere else; returns the class.
     fn store_entry(
         &mut self,
         mos: &MosTx<'_>,
@@ -268,8 +267,8 @@ impl Table {
         let value = || ZapValue::new(IntegerSize::One, &value);
         let key = key.0.as_slice();
         let Some(class) = class else {
-            // What damage has ended may have left another one: since the import in any class,
-            // before it in one that is looked up later.
+            // Damage may have left another version: since the import in any class, before that in
+            // one that is looked up later.
             let later = |class: &DdtClass| entry.stored.is_some_and(|stored| stored <= *class);
             let known = |class: &DdtClass| later(class) || self.is_damaged;
             let zaps = self.zaps.iter().filter(|(class, _)| known(class));
@@ -282,9 +281,9 @@ impl Table {
             return mos.set(zap, key, value()).map(|()| Some(class));
         };
         match mos.set(zap, key, value()) {
-            // Better in another class than in none, which would say that nobody else has it.
+            // Better in another class than in none, as if it had no other references.
             Err(error) if error.is_damage() => {
-                // Where it cannot be removed it has not been inserted.
+                // If it cannot be removed, it was not inserted.
                 let not_there = |error: &LiveError| tracing::debug!(%error, "no entry to remove");
                 mos.remove(zap, key).unless_damaged(not_there)?;
                 mos.set(former, key, value())?;
@@ -298,7 +297,7 @@ impl Table {
         }
     }
 
-    /// The object that has the names of the table's objects; made if need be.
+    /// The object with the names of the table's objects; created if needed.
     fn home(&mut self, mos: &MosTx<'_>, features: &mut Features) -> Result<Home, LiveError> {
         if let Some(home) = self.home {
             return Ok(home);
@@ -320,7 +319,7 @@ impl Table {
         Ok(home)
     }
 
-    /// The ZAP of a class; made if need be.
+    /// The ZAP of a class; created if needed.
     fn zap(&mut self, mos: &MosTx<'_>, home: Home, class: DdtClass) -> Result<ObjectId, LiveError> {
         if let Some(zap) = self.zaps.get(&class) {
             return Ok(*zap);
@@ -342,7 +341,7 @@ impl Table {
         features: &mut Features,
         home: Home,
     ) -> Result<(), LiveError> {
-        // Blocks may have references that damage has kept from being written.
+        // Blocks may have references that damage kept from being written.
         if self.is_damaged || self.log.as_ref().is_some_and(|log| !log.is_empty()) {
             return Ok(());
         }
@@ -374,8 +373,7 @@ impl Table {
     }
 }
 
-/// Whether no block of `changed` has fewer references by what is stored. What is in no table has
-/// one.
+/// Whether no block of `changed` has fewer stored references. A block in no table has one.
 fn has_references(stored: Option<&DdtValue>, changed: &DdtValue) -> bool {
     let stored = stored.map_or(&[][..], DdtValue::slots);
     changed.slots().iter().enumerate().all(|(index, slot)| {
@@ -385,7 +383,7 @@ fn has_references(stored: Option<&DdtValue>, changed: &DdtValue) -> bool {
     })
 }
 
-/// The value of an entry that is gone.
+/// The value of a removed entry.
 fn no_block(layout: DdtLayout) -> DdtValue {
     match layout {
         DdtLayout::Flat => DdtValue::Flat { slot: DdtSlot::default(), class_start: 0 },
@@ -400,7 +398,7 @@ const fn names(home: Home) -> ObjectId {
     }
 }
 
-/// The ZAP with the histograms of all tables; made if need be.
+/// The ZAP with the histograms of all tables; created if needed.
 fn statistics(mos: &MosTx<'_>) -> Result<ObjectId, LiveError> {
     if let Some(statistics) = mos.object_of(DIRECTORY, ddt::STATISTICS_KEY)? {
         return Ok(statistics);

@@ -1,4 +1,4 @@
-//! One dedup table in memory: the entries that the txg that is being synced has to do with.
+//! One dedup table in memory: the entries used by the syncing txg.
 
 use super::codec;
 use super::log::{LogLimits, Logged, TableLog};
@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) value: DdtValue,
-    /// The ZAP that has an older form of it.
+    /// The ZAP that has an older version of it.
     pub(super) stored: Option<DdtClass>,
-    /// What the histogram of that ZAP has counted.
+    /// The value counted in the histogram of that ZAP.
     pub(super) counted: Option<DdtValue>,
     pub(super) is_changed: bool,
 }
@@ -34,7 +34,7 @@ impl Entry {
         self.value.used_slots()
     }
 
-    /// The slot of blocks with so many copies.
+    /// The slot of blocks with this many copies.
     pub(super) fn slot_of(&mut self, copies: usize) -> Option<&mut DdtSlot> {
         match &mut self.value {
             DdtValue::Traditional(slots) => slots.get_mut(copies),
@@ -42,7 +42,7 @@ impl Entry {
         }
     }
 
-    /// Notes a change at `now`, in seconds since 1970.
+    /// Records a change at `now`, in seconds since 1970.
     pub(super) fn touch(&mut self, now: u64) {
         self.is_changed = true;
         if let DdtValue::Flat { class_start, .. } = &mut self.value {
@@ -51,12 +51,12 @@ impl Entry {
     }
 }
 
-/// Where the names of a table's objects are.
+/// Where the names of a table's objects are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Home {
     /// The pool's object directory.
     Pool,
-    /// A directory of the table's own, with its logs.
+    /// The table's own directory, with its logs.
     Own { directory: ObjectId },
 }
 
@@ -65,19 +65,19 @@ pub(super) enum Home {
 pub(super) struct Table {
     pub(super) checksum: ChecksumFunction,
     pub(super) layout: DdtLayout,
-    /// Those of its logs.
+    /// The limits of its logs.
     pub(super) limits: LogLimits,
-    /// `None`: nothing of it is on disk.
+    /// `None`: it is not on disk.
     pub(super) home: Option<Home>,
     pub(super) zaps: BTreeMap<DdtClass, ObjectId>,
     pub(super) histograms: BTreeMap<DdtClass, DdtHistogram>,
     pub(super) entries: BTreeMap<DdtKey, Entry>,
-    /// Its logs, if it has some.
+    /// Its logs, if any.
     pub(super) log: Option<TableLog>,
-    /// Whether damage was met in it: an entry may be in two ZAPs.
+    /// Whether it is damaged: an entry may be in two ZAPs.
     pub(super) is_damaged: bool,
-    /// Whether its logs cannot be read: what the ZAPs have may be old, so it has nothing, nothing
-    /// is put into it, and blocks that it may have are not freed.
+    /// Whether its logs cannot be read: the ZAPs may be out of date, so lookups find nothing,
+    /// nothing is added, and blocks that it may have are not freed.
     pub(super) is_blind: bool,
 }
 
@@ -101,7 +101,7 @@ impl Table {
         }
     }
 
-    /// Whether nothing of it is left.
+    /// Whether it is empty and removed.
     pub(super) fn is_gone(&self) -> bool {
         self.home.is_none() && self.entries.is_empty()
     }
@@ -124,7 +124,7 @@ impl Table {
         Ok(self.entries.get_mut(&key))
     }
 
-    /// The object that has the names of its objects.
+    /// The object with the names of its objects.
     fn directory(&self) -> ObjectId {
         match self.home {
             Some(Home::Own { directory }) => directory,
@@ -132,10 +132,10 @@ impl Table {
         }
     }
 
-    /// What the logs have of a key, or else the ZAPs.
+    /// The entry of a key in the logs, or else in the ZAPs.
     fn find(&self, mos: &LiveMos, key: &DdtKey) -> Result<Option<Entry>, LiveError> {
         if let Some(&Logged { value, stored }) = self.log.as_ref().and_then(|log| log.get(key)) {
-            // What the ZAPs have is older.
+            // The version in the ZAPs is older.
             let entry = Entry { value, stored, counted: None, is_changed: false };
             return Ok(value.used_slots().next().map(|_| entry));
         }
@@ -166,7 +166,7 @@ impl Table {
         self.entries.insert(key, entry);
     }
 
-    /// Bytes that its ZAPs and logs take.
+    /// Bytes used by its ZAPs and logs.
     pub(super) fn size_on_disk(&self, mos: &LiveMos) -> Result<u64, LiveError> {
         let logs = self.log.iter().flat_map(TableLog::objects);
         let mut size = 0_u64;
@@ -176,7 +176,7 @@ impl Table {
         Ok(size)
     }
 
-    /// Deflated bytes that references have more than blocks.
+    /// Deflated bytes saved by shared references.
     pub(super) fn saved(&self) -> u64 {
         let mut total = DdtStats::default();
         self.histograms.values().for_each(|histogram| total.add(&histogram.total()));
