@@ -1,5 +1,6 @@
 //! Pools with failing devices.
 
+mod commands;
 mod deleted;
 mod ending;
 mod forced;
@@ -440,6 +441,32 @@ fn a_sync_that_fails_is_no_reason_for_the_next_ones_to_fail() {
     let again = fs::File::create(shop.root().join("again")).unwrap();
     again.sync_all().unwrap();
     drop((kept, again));
+    // It fails a second time, and works again for who has come only then.
+    host.resize(&ending::with_room(&shop.rzfs.path("images"), 0));
+    let kept = fs::File::options().write(true).open(shop.root().join("kept")).unwrap();
+    let _ = fs::write(shop.root().join("larger"), vec![7; 8 << 20]);
+    wait_until("the pool is suspended", || {
+        kept.set_modified(std::time::UNIX_EPOCH).and_then(|()| kept.sync_all()).is_err()
+    });
+    drop(kept);
+    host.resize("400M");
+    shop.succeed("zpool clear tank");
+    shop.succeed("zfs unmount tank");
+    shop.succeed("zfs mount tank");
+    let remounted = fs::File::options().append(true).open(shop.root().join("kept")).unwrap();
+    remounted.set_modified(std::time::UNIX_EPOCH).unwrap();
+    remounted.sync_all().unwrap();
+    remounted.sync_data().unwrap();
+    let again = fs::File::create(shop.root().join("at last")).unwrap();
+    again.sync_all().unwrap();
+    drop((remounted, again));
+    kill_server(&shop.rzfs, "tank");
+    let mut umount = Command::new("umount");
+    assert!(umount.arg("-l").arg(shop.root()).status().unwrap().success());
+    shop.succeed("zpool import -f -d IMAGES -R ROOT tank");
+    assert!(shop.root().join("at last").exists(), "it was durable");
+    let kept = fs::metadata(shop.root().join("kept")).unwrap();
+    assert_eq!(kept.modified().unwrap(), std::time::UNIX_EPOCH);
     shop.succeed("zpool export tank");
     host.recover(&shop);
 }

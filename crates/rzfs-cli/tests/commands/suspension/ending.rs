@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The size option for a host with this many KiB of free space.
-fn with_room(host: &Path, more: u64) -> String {
+pub(super) fn with_room(host: &Path, more: u64) -> String {
     let statistics = rustix::fs::statvfs(host).unwrap();
     let blocks = statistics.f_blocks - statistics.f_bfree;
     format!("{}k", blocks * statistics.f_frsize / 1024 + more)

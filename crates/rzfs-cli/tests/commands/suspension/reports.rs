@@ -9,11 +9,17 @@ use std::io::Write;
 
 /// A pool `tank` on an image in a file system of the pool `host`, whose process was killed.
 fn without_devices() -> Workshop {
+    without_devices_of("96M", |_| ())
+}
+
+/// The same, of an image of this size, for a pool in which something is done before.
+pub(super) fn without_devices_of(size: &str, prepare: impl FnOnce(&Workshop)) -> Workshop {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 512M -R ROOT host A");
     let host = shop.rzfs.path("root").join("host");
     let image = host.join("image").to_str().unwrap().to_owned();
-    shop.succeed(&format!("zpool create --size 96M -R ROOT tank {image}"));
+    shop.succeed(&format!("zpool create --size {size} -R ROOT tank {image}"));
+    prepare(&shop);
     fs::write(shop.root().join("kept"), "kept").unwrap();
     // Written data is cached; after a new import, nothing is.
     shop.succeed("zpool export tank");

@@ -14,10 +14,10 @@ use std::thread;
 use std::time::Duration;
 
 /// A suspended pool `z` with the file systems `z` and `z/c`, and processes that write to both.
-struct Shared {
-    user: Ordinary,
+pub(super) struct Shared {
+    pub(super) user: Ordinary,
     host: SmallHost,
-    image: String,
+    pub(super) image: String,
     writers: Vec<Child>,
 }
 
@@ -28,7 +28,7 @@ impl Shared {
     }
 
     /// The same, after `prepare` has run on the pool.
-    fn prepared(prepare: impl FnOnce(&Ordinary)) -> Option<Self> {
+    pub(super) fn prepared(prepare: impl FnOnce(&Ordinary)) -> Option<Self> {
         let user = Ordinary::without_pool();
         let images = user.rzfs.path("images");
         fs::create_dir(&images).unwrap();
@@ -118,13 +118,13 @@ impl Shared {
 
     /// The host is enlarged and the pool cleared: everything that was written reaches the disk,
     /// except writes to a file system that was removed by force.
-    fn mend(&mut self) {
+    pub(super) fn mend(&mut self) {
         self.host.resize("400M");
         let cleared = self.command("zpool clear z");
         assert_eq!((cleared.status, cleared.err.as_str()), (0, ""), "{cleared:?}");
     }
 
-    fn wait_for_writers(&mut self) -> Vec<bool> {
+    pub(super) fn wait_for_writers(&mut self) -> Vec<bool> {
         let ends = std::mem::take(&mut self.writers).into_iter().map(|mut writer| {
             answer_of("a writer is answered", move || writer.wait().unwrap().success())
         });
