@@ -7,6 +7,7 @@ mod diff;
 mod directories;
 mod encryption;
 mod exchange;
+mod exit_statuses;
 mod failures;
 mod golden;
 mod guarded;
