@@ -4,6 +4,7 @@ mod attributes;
 mod contents;
 mod control;
 mod durable;
+mod fresh;
 mod handles;
 mod listing;
 mod mounted;
