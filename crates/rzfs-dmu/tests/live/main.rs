@@ -374,33 +374,53 @@ fn numbers_are_found_past_full_blocks_and_used_again() {
 #[test]
 fn no_number_is_given_twice_while_others_are_synced() {
     const ROUNDS: u64 = 24;
-    const CLAIMERS: usize = 6;
+    const CLAIMERS: usize = 4;
+    const ALLOCATORS: usize = 2;
     const TOGETHER: u64 = 64;
     let mut world = World::new(ORDINARY);
     let (engine, objset) = (world.engine.clone(), world.objset.clone());
     let next = AtomicU64::new(1);
     let is_done = AtomicBool::new(false);
-    // All claim the same numbers: each gets one owner, whatever is synced meanwhile.
-    let claim = || {
-        let mut claimed = Vec::new();
-        while !is_done.load(Ordering::Relaxed) {
-            let tx = engine.begin(&[]).unwrap();
-            let first = next.load(Ordering::Relaxed);
-            for number in first.saturating_sub(TOGETHER).max(1)..first {
-                claimed.extend(objset.claim(&tx, ObjectId(number), file()).unwrap());
-            }
+    // All claim the same numbers, or take any that is free: each has one owner, whatever is synced
+    // meanwhile.
+    let claim = |claimed: &mut Vec<ObjectId>| {
+        let tx = engine.begin(&[]).unwrap();
+        let first = next.load(Ordering::Relaxed);
+        for number in first.saturating_sub(TOGETHER).max(1)..first {
+            let object = objset.claim(&tx, ObjectId(number), file()).unwrap();
+            claimed.extend(object.map(|object| object.id()));
         }
-        claimed
+    };
+    let allocate = |allocated: &mut Vec<ObjectId>| {
+        let tx = engine.begin(&[]).unwrap();
+        // Not so fast that nothing is left to be claimed.
+        if ((allocated.len() * ALLOCATORS * 2) as u64) < next.load(Ordering::Relaxed) {
+            allocated.push(objset.allocate(&tx, file()).unwrap().id());
+        }
+    };
+    let repeat = |give: &(dyn Fn(&mut Vec<ObjectId>) + Sync)| {
+        let mut given = Vec::new();
+        while !is_done.load(Ordering::Relaxed) {
+            give(&mut given);
+        }
+        given
     };
     let mut owners = std::thread::scope(|scope| {
-        let claimers: Vec<_> = (0..CLAIMERS).map(|_| scope.spawn(claim)).collect();
+        let claimers = (0..CLAIMERS).map(|_| scope.spawn(|| repeat(&claim)));
+        let claimers: Vec<_> = claimers.collect();
+        let allocators = (0..ALLOCATORS).map(|_| scope.spawn(|| repeat(&allocate)));
+        let allocators: Vec<_> = allocators.collect();
         for _ in 0..ROUNDS {
             next.fetch_add(TOGETHER / 4, Ordering::Relaxed);
             world.sync(1, |_, _| {});
         }
         is_done.store(true, Ordering::Relaxed);
-        let claimed = claimers.into_iter().flat_map(|claimer| claimer.join().unwrap());
-        claimed.map(|object| object.id().0).collect::<Vec<_>>()
+        let of = |threads: Vec<std::thread::ScopedJoinHandle<'_, Vec<ObjectId>>>| {
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        };
+        let (claimed, allocated) = (of(claimers), of(allocators));
+        assert!(!claimed.is_empty() && !allocated.is_empty());
+        [claimed, allocated].concat()
     });
     owners.sort_unstable();
     let twice: Vec<_> = owners.windows(2).filter(|pair| pair[0] == pair[1]).collect();
