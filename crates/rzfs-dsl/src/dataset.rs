@@ -224,13 +224,7 @@ impl DatasetTree {
         zap: Option<ObjectId>,
     ) -> Result<Vec<(String, ObjectId)>, DatasetError> {
         let names = names::all(&self.inner.mos, zap)?;
-        for (name, object) in &names {
-            // `$...` names are internal to ZFS and appear in no path.
-            if !name::is_component(name.strip_prefix('$').unwrap_or(name)) {
-                let name = name.clone();
-                return Err(DatasetError::ImpossibleName { name, object: *object });
-            }
-        }
+        names.iter().try_for_each(|(name, object)| check_name(name, *object))?;
         Ok(names)
     }
 
@@ -238,6 +232,15 @@ impl DatasetTree {
     fn origin_directory(&self) -> Result<Option<ObjectId>, DatasetError> {
         let root = self.directory(self.inner.root)?;
         Ok(names::child(&self.inner.mos, root.dir.children, "$ORIGIN")?)
+    }
+}
+
+/// Refuses the name of a directory or snapshot that no dataset can have, as paths are made of it.
+fn check_name(name: &str, object: ObjectId) -> Result<(), DatasetError> {
+    // What ZFS calls `$...` is its own and in no path.
+    match name::is_component(name.strip_prefix('$').unwrap_or(name)) {
+        true => Ok(()),
+        false => Err(DatasetError::ImpossibleName { name: name.to_owned(), object }),
     }
 }
 
@@ -388,7 +391,9 @@ impl Dataset {
     /// Its snapshot with this name (the part after the `@`).
     pub fn snapshot(&self, name: &str) -> Result<Option<Dataset>, DatasetError> {
         let found = names::snapshot(self.tree.mos(), &self.dataset, name)?;
-        found.map(|(name, object)| self.snapshot_object(&name, object)).transpose()
+        let Some((name, object)) = found else { return Ok(None) };
+        check_name(&name, object)?;
+        self.snapshot_object(&name, object).map(Some)
     }
 
     fn snapshot_object(&self, name: &str, object: ObjectId) -> Result<Dataset, DatasetError> {

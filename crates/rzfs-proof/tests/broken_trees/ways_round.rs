@@ -7,6 +7,7 @@ use super::{LENGTH, SNAPPED, with_snapshots};
 use bytes::Bytes;
 use rzfs_clock::Clock;
 use rzfs_dmu::write::WriteInjector;
+use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::import::HostIdentity;
 use rzfs_dsl::live::{Environment, NewClone};
 use rzfs_format::object_type::ObjectType;
@@ -150,6 +151,31 @@ fn a_snapshot_of_another_file_system_is_not_destroyed_by_that_name() {
     destroy_snapshot(&live, "g01/sa@s2").unwrap_err();
     goes_on(live);
     rig.read().unwrap().datasets().open("g01@s2").unwrap();
+}
+
+/// Paths are made of the names of snapshots: what would lead elsewhere is refused, and the file system
+/// that has it can still be read.
+#[test]
+fn a_snapshot_has_no_name_that_leads_elsewhere() {
+    let Some(rig) = with_many_snapshots() else { return };
+    let pool = rig.read().unwrap();
+    let names = pool.datasets().open(SNAPPED).unwrap().dsl_dataset().snapshot_names.unwrap();
+    for bad in ["..", "a/b", "\u{1b}[2J"] {
+        let forger = Forger::default().entries(names, move |all| {
+            all.iter_mut().filter(|(name, _)| name == "2").for_each(|one| one.0 = bad.to_owned());
+        });
+        let live = forger.open(&rig.copy());
+        let tree = live.dataset_tree().unwrap();
+        let head = tree.open(SNAPPED).unwrap();
+        let is_refused = |error: &DatasetError| matches!(error, DatasetError::ImpossibleName { name, .. } if name == bad);
+        assert!(head.snapshots().is_err_and(|error| is_refused(&error)), "{bad:?} is listed");
+        assert!(head.snapshot(bad).is_err_and(|error| is_refused(&error)), "{bad:?} is found");
+        assert!(tree.open(&format!("{SNAPPED}@{bad}")).is_err(), "{bad:?} is opened");
+        head.open_objset().unwrap();
+        tree.open(&format!("{SNAPPED}@3")).unwrap();
+        drop((tree, head));
+        goes_on(live);
+    }
 }
 
 /// What is said to be a table of a file system, and is something of the pool, does not go with it.
