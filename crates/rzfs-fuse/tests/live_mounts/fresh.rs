@@ -59,6 +59,9 @@ impl Shown {
     }
 }
 
+/// A change, and what is said of it.
+type Step<'s> = (&'static str, &'s dyn Fn());
+
 /// Files that the kernel knows, and that nobody has open.
 struct Known<'m> {
     mounted: &'m Mounted,
@@ -135,7 +138,7 @@ fn links_are_counted_as_they_come_and_go() {
     let exchange = |from, to| {
         renameat_with(CWD, at(from), CWD, at(to), RenameFlags::EXCHANGE).unwrap();
     };
-    let steps: [(&str, &dyn Fn()); 12] = [
+    let steps: [Step<'_>; 12] = [
         ("a gets a name", &|| link("a", "d/a")),
         ("a loses one", &|| fs::remove_file(at("a")).unwrap()),
         ("b gets two", &|| ["d/b", "e/b"].iter().for_each(|name| link("b", name))),
@@ -171,7 +174,7 @@ fn sizes_are_seen_however_files_are_written() {
     let direct = File::options().write(true).custom_flags(direct).open(&path).unwrap();
     let source = File::open(mounted.path("source")).unwrap();
     let allocate = |flags, offset, len| fallocate(&writer, flags, offset, len).unwrap();
-    let steps: [(&str, &dyn Fn()); 13] = [
+    let steps: [Step<'_>; 13] = [
         ("written at the end", &|| other(&writer).write_all_at(&[3; 5000], 299_000).unwrap()),
         ("written inside", &|| writer.write_all_at(&[3; 5000], 1000).unwrap()),
         ("appended", &|| {
@@ -294,9 +297,10 @@ fn a_mode_is_seen_without_the_bits_that_a_change_has_taken_away() {
     let known = Known::new(&mounted, &["file"]);
     let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
     let script = |script: &'static str| {
-        move |path: &PathBuf| run(&[&AS_OTHER[..], &["sh", "-c", script]].concat(), path)
+        let path = &path;
+        move || run(&[&AS_OTHER[..], &["sh", "-c", script]].concat(), path)
     };
-    let steps: [(&str, &dyn Fn(&PathBuf)); 5] = [
+    let steps: [Step<'_>; 5] = [
         ("written", &script("echo more >> \"$0\"")),
         ("written inside", &script("echo more | dd conv=notrunc status=none of=\"$0\"")),
         ("shortened", &script("truncate -s 100 \"$0\"")),
@@ -307,7 +311,7 @@ fn a_mode_is_seen_without_the_bits_that_a_change_has_taken_away() {
         fs::set_permissions(&path, Permissions::from_mode(0o6777)).unwrap();
         known.check("set");
         assert_eq!(mode(), 0o6777);
-        step(&path);
+        step();
         assert_eq!(mode(), 0o777, "{what}");
         known.check(what);
     }
@@ -342,7 +346,7 @@ fn times_are_seen_as_they_are_set() {
         known.check(name);
     }
     let dir = open(mounted.path("dir"), OFlags::PATH, Mode::empty()).unwrap();
-    let steps: [(&str, &dyn Fn()); 5] = [
+    let steps: [Step<'_>; 5] = [
         ("an attribute", &|| {
             setxattr(mounted.path("dir/other"), "user.a", b"b", XattrFlags::empty()).unwrap();
         }),
