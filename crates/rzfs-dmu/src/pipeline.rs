@@ -3,12 +3,12 @@
 //! It is the one place where pointers are followed. A batch goes through these steps together:
 //!
 //! 1. holes and embedded data need no device; cached blocks are taken from the cache; blocks being
-//! read by other threads are waited for at the end;
-//! 2. the first copies of the rest are read together; the vdev layer repairs what redundancy
-//! allows, verified by the block's checksum;
+//!    read by other threads are waited for at the end;
+//! 2. the first copies of the rest are read together; the vdev layer reconstructs what redundancy
+//!    allows, verified by the block's checksum;
 //! 3. blocks with a lost copy continue with their next copy;
 //! 4. each block is decrypted and decompressed, by several threads for large batches, and enters
-//! the cache, where waiters receive it.
+//!    the cache, where waiters receive it.
 //!
 //! A block wanted by several threads at once is read by the first of them.
 
