@@ -1,5 +1,5 @@
-//! A story on real images: a pool is made, its process is killed, nothing is lost, and a pool of
-//! OpenZFS's is mounted.
+//! A story on real images: a pool is made, its process is killed, nothing is lost, a file that was
+//! removed comes back, a second pool gets a copy, and a pool made by OpenZFS is mounted.
 
 use crate::setup;
 use crate::workplace::Workplace;
@@ -23,13 +23,23 @@ kill -9 $!
 rzfs mount tank.img mounted
 sha256sum --check sums
 zpool status tank
+# A mistake is taken back. A second pool gets a copy.
+zfs snapshot tank@before
+rm mounted/numbers
+zfs rollback tank@before
+zpool create --export --size 256M backup $PWD/backup.img
+ mkdir copied
+ rzfs mount backup.img copied
+zfs send tank@before | zfs receive backup/tank
+cmp mounted/numbers copied/tank/numbers
+ rzfs umount copied
 rzfs umount mounted
 zdb -e -p tank.img -bcc tank 2> progress | grep leaks
 # A pool that OpenZFS made.
 rzfs mount -o ro --force garden.img mounted
-zfs list -r garden
-ls mounted/.zfs/snapshot
-rzfs umount mounted
+zfs list garden/notes garden/seeds
+ls -m mounted/.zfs/snapshot
+ rzfs umount mounted
 "#;
 
 /// Tells the story.
@@ -39,6 +49,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut shell = workplace.shell(&script(STORY));
     let told = process::run(shell.stdin(Stdio::null()));
     if told.is_err() {
+        workplace.unmount("copied");
         workplace.unmount("mounted");
     }
     // What has failed has said why.
