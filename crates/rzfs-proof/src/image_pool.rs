@@ -336,9 +336,7 @@ impl ImagePool {
         assert_eq!(wrong, Vec::<String>::new());
     }
 
-    /// Checks the pool by OpenZFS's zdb only: our own walk does not know the progress of a
-    /// destruction, or which blocks are only shared by a claimed log.
-    pub fn judge_by_openzfs(&self) {
+    fn judge_by_openzfs(&self) {
         for options in [["-bcc", "-e"], ["-dddd", "-e"]] {
             let Some(text) = self.zdb(&options) else { return };
             assert!(options[0] != "-bcc" || text.contains("No leaks"), "{text}");

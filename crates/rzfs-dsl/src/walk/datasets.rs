@@ -96,7 +96,8 @@ impl PoolWalk<'_> {
         }
     }
 
-    /// The intent log of a head: its blocks, and the data that records of a claimed log point to.
+    /// The intent log of a head: its blocks, and of a claimed log the data that its records point to
+    /// and the references that it has to blocks which they share.
     fn log(
         &self,
         dataset: DatasetPlace,
@@ -123,13 +124,15 @@ impl PoolWalk<'_> {
         for block in chain {
             show(intent_log::bookmark(objset, &block.pointer), &block.pointer)?;
             let Some(claimed) = header.claim_txg else { continue };
+            let in_log = Bookmark { objset, level: Level::ZIL, ..Bookmark::default() };
             for record in block.records() {
+                for shared in record.shared_pointers() {
+                    show(in_log, &shared)?;
+                }
                 let Ok(Body::Write(write)) = record.body() else { continue };
                 let data = write.pointer;
                 if write.is_indirect() && !data.is_hole() && data.logical_birth() >= claimed {
-                    let object = write.object;
-                    let level = Level::ZIL;
-                    show(Bookmark { objset, object, level, ..Bookmark::default() }, &data)?;
+                    show(Bookmark { object: write.object, ..in_log }, &data)?;
                 }
             }
         }

@@ -48,7 +48,7 @@ fn shared_blocks_are_there_after_a_crash() {
     world.judge();
     // A claimed log waits, and is not a leak.
     crash.claim();
-    crash.judge_by_openzfs();
+    crash.judge();
     let session = replay(&crash);
     assert!(contents(&session.fs, named(&session, "target")) == expected);
     // It is shared again: the blocks have no other owner once both files are gone.

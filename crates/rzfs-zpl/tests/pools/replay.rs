@@ -101,5 +101,6 @@ fn without_the_log_device_logs_are_given_up_when_that_is_asked_for() {
         assert!(fs.lookup(fs.root(), b"one").is_ok());
         drop((fs, live));
         pool.export().unwrap();
+        copy.judge_without_log(1);
     }
 }
