@@ -154,34 +154,51 @@ impl UsageChanges {
         }
     }
 
-    /// Adds the sums to the accounting objects, creating them if needed, and resets the sums.
+    /// Adds the sums to the accounting objects, which are made if need be; nothing is left then. Where
+    /// one is damaged the others get theirs.
     ///
     /// # Errors
-    /// An accounting object cannot be read.
+    /// The first one why an accounting object cannot be read or changed.
     pub fn write(&mut self, objset: &LiveObjset, tx: &SyncTx<'_>) -> Result<(), DmuError> {
         let changes = std::mem::take(&mut self.deltas);
+        let mut failure = None;
         for kind in ObjectId::ACCOUNTING {
             let of_kind = changes.iter().filter(|((found, _), _)| *found == kind);
-            let of_kind: Vec<_> =
-                of_kind.filter(|(_, delta)| **delta != Delta::default()).collect();
-            if of_kind.is_empty() {
-                continue;
-            }
-            let object = accounting_object(objset, tx, kind)?;
-            let failed = |source: ZapError<DmuError>| {
-                let (objset, object) = (objset.id(), kind);
-                DmuError::Zap { objset, object, source: Box::new(source) }
-            };
-            let mut zap = object.zap().map_err(failed)?;
-            let mut writer = zap.writer(object.zap_blocks(tx));
-            for ((_, id), delta) in of_kind {
-                let key = Fuid(*id).accounting_key();
-                writer.add_u64(&key, delta.bytes).map_err(failed)?;
-                writer.add_u64(&format!("obj-{key}"), delta.objects).map_err(failed)?;
+            let of_kind = of_kind.map(|((_, id), delta)| (*id, *delta));
+            let of_kind: Vec<_> = of_kind.filter(|(_, delta)| *delta != Delta::default()).collect();
+            match add_up(objset, tx, kind, &of_kind) {
+                Err(error) if error.may_come_back() => return Err(error),
+                Err(error) => _ = failure.get_or_insert(error),
+                Ok(()) => {}
             }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
+}
+
+/// Adds sums to one accounting object.
+fn add_up(
+    objset: &LiveObjset,
+    tx: &SyncTx<'_>,
+    kind: ObjectId,
+    deltas: &[(u64, Delta)],
+) -> Result<(), DmuError> {
+    if deltas.is_empty() {
+        return Ok(());
+    }
+    let object = accounting_object(objset, tx, kind)?;
+    let failed = |source: ZapError<DmuError>| {
+        let (objset, object) = (objset.id(), kind);
+        DmuError::Zap { objset, object, source: Box::new(source) }
+    };
+    let mut zap = object.zap().map_err(failed)?;
+    let mut writer = zap.writer(object.zap_blocks(tx));
+    for (id, delta) in deltas {
+        let key = Fuid(*id).accounting_key();
+        writer.add_u64(&key, delta.bytes).map_err(failed)?;
+        writer.add_u64(&format!("obj-{key}"), delta.objects).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// The accounting object of users, groups or projects.

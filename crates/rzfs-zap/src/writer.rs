@@ -170,6 +170,19 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         }
     }
 
+    /// Has nobody find out any more what a key has, or whether it is there: the leaf of a fat ZAP in
+    /// which it would be is spoilt, with all of its entries. For those who would take what is there,
+    /// and cannot be changed because of damage, for the truth.
+    ///
+    /// # Errors
+    /// [`ZapError::KeyKind`] when the ZAP has no leaves.
+    pub fn spoil<'k>(&mut self, key: impl Into<KeyRef<'k>>) -> Result<(), ZapError<B::Error>> {
+        match &mut *self.form {
+            Form::Micro(_) => Err(ZapError::KeyKind),
+            Form::Fat(fat) => fat.spoil(&mut self.blocks, key.into()),
+        }
+    }
+
     /// Removes the first entry, by collision differentiator, whose name matches; `false` if none
     /// does.
     ///

@@ -101,3 +101,23 @@ fn an_insertion_that_fails_at_any_change_loses_no_entry() {
     }
     assert!(failures > 300, "{failures}");
 }
+
+#[test]
+fn nobody_can_tell_whether_a_spoilt_entry_is_there() {
+    let new = NewZap::new(1).fat(ZapFlags::NONE, 512);
+    let mut zap = Zap::create(MemoryBlocks::empty(), &new).unwrap();
+    let mut blocks = zap.blocks().clone();
+    for number in 0..200 {
+        zap.writer(&mut blocks).insert(&name(number), ZapValue::from(number)).unwrap();
+    }
+    zap.writer(&mut blocks).spoil(&name(7)).unwrap();
+    let after = Zap::open(blocks).unwrap();
+    let mut lost = Vec::new();
+    for number in 0..200 {
+        match after.lookup(name(number)) {
+            Err(ZapError::Corrupt { .. }) => lost.push(number),
+            found => assert_eq!(found, Ok(Some(ZapValue::from(number))), "{number}"),
+        }
+    }
+    assert!(lost.contains(&7) && lost.len() < 50, "{lost:?}");
+}

@@ -3,15 +3,18 @@
 //! Numbers are allocated upwards, skipping nearly full dnode blocks. After many frees the search
 //! restarts.
 
+use crate::tree::AboveCheck;
 use crate::{DmuError, Objset};
 use rzfs_format::dnode::{SLOTS_PER_BLOCK, slots};
-use rzfs_format::{BlockId, BlockPointer, ObjectId};
+use rzfs_format::{BlockId, BlockPointer, ObjectId, Txg};
 use std::collections::HashMap;
 
 /// Dnode blocks with more dnodes than this are skipped.
 const NEARLY_FULL: u64 = 24;
 /// Freed objects after which the search restarts (`dmu_rescan_dnode_threshold`).
 const RESCAN_AFTER: u64 = 131_072;
+/// New blocks below damage, each beside others below the same, after which nobody looks further.
+const MOST_PASSED: u32 = 64;
 const PER_BLOCK: u64 = SLOTS_PER_BLOCK as u64;
 
 /// Slots of a dnode block, one bit for each slot in use.
@@ -38,6 +41,8 @@ const fn mask(first: u64, count: u8) -> Slots {
 impl Numbers {
     /// Allocates a number for an object of `count` slots; `on_disk` is the set as last synced.
     pub(super) fn take(&mut self, on_disk: &Objset, count: u8) -> Result<ObjectId, DmuError> {
+        let last = on_disk.meta_object().map_or(0, |meta| meta.dnode().max_block_id.0);
+        let mut passed = 0;
         loop {
             let block = self.next / PER_BLOCK;
             if ObjectId(self.next) >= ObjectId::END {
@@ -47,7 +52,13 @@ impl Numbers {
                 Some((current, used)) if current == block => used,
                 _ => match self.used_slots(on_disk, block) {
                     // In a damaged block free slots are unknown, and it cannot be written.
-                    Err(error) if error.is_damage() => Slots::MAX,
+                    Err(error) if error.is_damage() => {
+                        passed += u32::from(block > last);
+                        if passed > MOST_PASSED {
+                            return Err(error);
+                        }
+                        Slots::MAX
+                    }
                     used => used?,
                 },
             };
@@ -111,6 +122,9 @@ impl Numbers {
             used |= 1;
         }
         let Some(meta) = on_disk.meta_object() else { return Ok(used) };
+        // What is above may be damaged even if the block is a new one.
+        let (blocks, newer_than, limit) = (block..block.saturating_add(1), Txg(0), u64::MAX);
+        meta.tree().check_above(AboveCheck { blocks, newer_than, limit })?;
         if block > meta.dnode().max_block_id.0 {
             return Ok(used);
         }
@@ -148,7 +162,11 @@ fn block_with_room(on_disk: &Objset, from: u64) -> Result<u64, DmuError> {
         }
         block = end;
     }
-    Ok(block)
+    // A new block may lie below damage, too.
+    match meta.pointers(0, block..block.saturating_add(1)).pop() {
+        Some(Err(error)) if error.is_damage() => Ok((block / per_group + 1) * per_group),
+        _ => Ok(block),
+    }
 }
 
 fn has_room(pointer: &BlockPointer) -> bool {

@@ -121,6 +121,14 @@ impl LiveError {
         }
     }
 
+    /// Whether something of the MOS has no place for what it should have, because of damage or of what
+    /// somebody has put there.
+    pub(crate) fn leaves_no_room(&self) -> bool {
+        let of_zap =
+            |error: &PoolError| matches!(error, PoolError::Mos(error) if error.is_of_full_zap());
+        self.is_damage() || matches!(self, Self::Pool(error) if of_zap(error))
+    }
+
     /// Wraps an error of the format with the object of the MOS.
     pub(crate) fn corrupt(object: ObjectId) -> impl Fn(FormatError) -> Self {
         move |source| MosError::Corrupt { object, source }.into()

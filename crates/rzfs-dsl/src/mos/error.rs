@@ -4,6 +4,11 @@ use rzfs_dmu::DmuError;
 use rzfs_format::{FormatError, ObjectId, ObjsetId};
 use rzfs_zap::ZapError;
 
+/// Whether a ZAP is of another kind than those of the pool's own are.
+const fn is_other_zap(error: &ZapError<DmuError>) -> bool {
+    matches!(error, ZapError::KeyKind | ZapError::ValueKind | ZapError::UnknownFlags(_))
+}
+
 const EIO: i32 = 5;
 
 /// Why part of the MOS cannot be read.
@@ -67,10 +72,17 @@ impl MosError {
                 | DmuError::InvalidObject { .. }
                 | DmuError::WrongType { .. },
             ) => true,
+            Self::Dmu(DmuError::Zap { source, .. }) if is_other_zap(source) => true,
             Self::Dmu(error) => error.is_damage(),
             Self::Corrupt { .. } | Self::Entry { .. } => true,
             Self::NoEntry { .. } | Self::TooMany { .. } => false,
         }
+    }
+
+    /// Whether a ZAP has no place for an entry, as others have the same hash: real ones have.
+    pub(crate) fn is_of_full_zap(&self) -> bool {
+        let Self::Dmu(DmuError::Zap { source, .. }) = self else { return false };
+        matches!(&**source, ZapError::Full | ZapError::TooBig)
     }
 
     /// Adds the location to a format error.

@@ -89,6 +89,14 @@ impl MosSource for LiveMos {
     }
 }
 
+/// Where nobody finds an entry any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spoilt {
+    Everywhere,
+    /// Not before memory forgets what it has read.
+    OnDisk,
+}
+
 /// The MOS in a sync pass.
 #[derive(Clone, Copy)]
 pub(crate) struct MosTx<'a> {
@@ -265,6 +273,24 @@ impl<'a> MosTx<'a> {
     ) -> Result<(), LiveError> {
         let (key, value) = (key.into(), value.into());
         self.edit(zap, |writer| writer.update(key, value))
+    }
+
+    /// Has nobody find any more what a key has, which is not what it should have, nor that it is not
+    /// there; answers whether that is so on disk, too. Damage may forbid it: what cannot be written
+    /// because of that cannot be read either, but for what is in memory.
+    pub(crate) fn spoil<'k>(
+        &self,
+        zap: ObjectId,
+        key: impl Into<KeyRef<'k>>,
+    ) -> Result<Spoilt, LiveError> {
+        let key = key.into();
+        let is_hidden = || self.lookup(zap, key).is_err_and(|error| error.is_damage());
+        if is_hidden() {
+            return Ok(Spoilt::Everywhere);
+        }
+        let warn = |error: &LiveError| tracing::warn!(%error, "a wrong entry stays in memory");
+        self.edit(zap, |writer| writer.spoil(key)).unless_damaged(warn)?;
+        Ok(if is_hidden() { Spoilt::Everywhere } else { Spoilt::OnDisk })
     }
 
     /// Adds a key that must not exist.

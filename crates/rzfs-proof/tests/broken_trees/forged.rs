@@ -78,6 +78,16 @@ impl Forger {
         self
     }
 
+    /// The blocks of an object.
+    pub(crate) fn contents(
+        mut self,
+        object: ObjectId,
+        change: impl Fn(&mut [u8]) + Send + Sync + 'static,
+    ) -> Self {
+        self.contents.push((object, Box::new(change)));
+        self
+    }
+
     /// Every gang header of files has itself as its first member.
     pub(crate) fn circular_gangs(mut self) -> Self {
         self.gangs = true;
@@ -90,8 +100,10 @@ impl Forger {
         let until = honest.txg();
         for (object, _) in &self.contents {
             let object = honest.mos().object(*object).unwrap();
-            let first = object.pointers(0, 0..1).remove(0).unwrap();
-            assert!(!first.is_embedded() && !first.is_hole(), "{object:?} has no block of its own");
+            let pointers = object.pointers(0, 0..object.dnode().max_block_id.0 + 1);
+            let mut pointers = pointers.into_iter().map(Result::unwrap);
+            let has_one = pointers.any(|one| !one.is_embedded() && !one.is_hole());
+            assert!(has_one, "{object:?} has no block of its own");
         }
         let discovery =
             Discovery::search(&rig.sources(), &OpenOptions::new().access(Access::ReadWrite));

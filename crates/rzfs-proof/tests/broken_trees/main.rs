@@ -2,9 +2,11 @@
 //! nobody waits for it.
 
 mod administration;
+mod beside_files;
 mod clones;
 mod dedup;
 mod forged;
+mod full_leaves;
 mod gangs;
 mod holes;
 mod judges;

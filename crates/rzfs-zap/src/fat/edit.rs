@@ -232,6 +232,19 @@ impl Fat {
         Ok(true)
     }
 
+    /// Makes a leaf one that cannot be read: nobody finds the entry with this key any more, nor any
+    /// other that the leaf has, nor that there is none.
+    pub(crate) fn spoil<B: ZapBlocksMut>(
+        &mut self,
+        blocks: &mut B,
+        key: KeyRef<'_>,
+    ) -> Result<(), ZapError<B::Error>> {
+        let key = self.key(key)?;
+        let leaf = self.leaf(blocks, key.hash)?.id;
+        let nothing = vec![0; self.header.geometry.block_size()];
+        blocks.write_block(leaf, nothing.into()).map_err(ZapError::Blocks)
+    }
+
     fn entry_in<E>(&self, leaf: &LeafBlock, key: &Key) -> Result<Option<LeafEntry>, ZapError<E>> {
         self.find_in(leaf, key.hash, &key.stored, |_, entry| Ok(*entry))
             .map_err(ZapError::corrupt(leaf.id))

@@ -16,7 +16,7 @@ use crate::PoolError;
 use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
 use crate::mos::features::Features;
-use crate::mos::live::MosTx;
+use crate::mos::live::{MosTx, Spoilt};
 use crate::mos::record::record_of;
 use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
 use crate::pool::Attributes;
@@ -92,6 +92,8 @@ struct CloneTable {
     /// Additional references of the blocks looked up in this pass, by offset; and whether the entry
     /// has changed.
     entries: BTreeMap<u64, (u64, bool)>,
+    /// Blocks whose references are not what memory has of the table.
+    unknown: BTreeSet<u64>,
     /// Ranges whose counters have changed.
     ranges: BTreeSet<u64>,
     is_changed: bool,
@@ -257,6 +259,7 @@ impl CloneTable {
             header,
             counters,
             entries: BTreeMap::new(),
+            unknown: BTreeSet::new(),
             ranges: BTreeSet::new(),
             is_changed: false,
         }
@@ -309,6 +312,10 @@ impl CloneTable {
             return Ok(0);
         }
         let zap = self.header.entries;
+        if self.unknown.contains(&offset) {
+            let problem = FormatError::invalid("block reference table", "it could not be changed");
+            return Err(LiveError::corrupt(zap)(problem));
+        }
         let count = match mos.lookup(zap, [offset].as_slice())? {
             None => 0,
             Some(value) => match value.as_bytes() {
@@ -438,16 +445,18 @@ impl CloneTable {
             mos.set(zap, key.as_slice(), form.value(count))
         };
         match written {
-            Err(error) if error.is_damage() => {
-                // A stale entry leaks the block. A missing one must be where its absence cannot be
-                // detected: then the block is leaked, too.
-                let found = mos.lookup(zap, key.as_slice());
-                if count > 0 && !found.is_err_and(|error| error.is_damage()) {
-                    return Err(error);
-                }
+            Err(error) if error.leaves_no_room() => {
                 tracing::warn!(%error, offset, "a block that was shared will never be freed");
-                // The remaining entry is not in the counter.
-                if count == 0 { self.pin(offset) } else { Ok(()) }
+                // An entry too much leaks the block; it is none that the counter has. One that is
+                // missing has to be where nobody can tell that it is missing: the block is leaked
+                // then, too.
+                if count == 0 {
+                    return self.pin(offset);
+                }
+                if mos.spoil(zap, key.as_slice())? == Spoilt::OnDisk {
+                    self.unknown.insert(offset);
+                }
+                Ok(())
             }
             written => written,
         }

@@ -9,7 +9,7 @@ use crate::live::LiveError;
 use crate::live::error::UnlessDamaged;
 use crate::live::space::bptree::Free;
 use crate::mos::features::Features;
-use crate::mos::live::MosTx;
+use crate::mos::live::{MosTx, Spoilt};
 use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
 use crate::pool::{Attributes, Pool, entry_statistics};
 use rzfs_dmu::live::Transaction;
@@ -102,7 +102,9 @@ impl Table {
                     let written =
                         self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
                     match written {
-                        Err(error) if error.is_damage() => self.lose(mos, &key, &entry, error)?,
+                        Err(error) if error.leaves_no_room() => {
+                            self.lose(mos, &key, &entry, error)?
+                        }
                         written => written?,
                     }
                 }
@@ -147,26 +149,29 @@ impl Table {
         self.remove_if_empty(mos, features, home)
     }
 
-    /// Drops a changed entry, if that at most leaks its block.
-    ///
-    /// # Errors
-    /// `error`: a later lookup of the entry would find too few references.
+    /// Gives up writing a changed entry. That leaks its block at most: where whoever looks the entry
+    /// up would find too few references nobody finds it any more.
     fn lose(
-        &self,
+        &mut self,
         mos: &MosTx<'_>,
         key: &DdtKey,
         entry: &Entry,
         error: LiveError,
     ) -> Result<(), LiveError> {
+        tracing::warn!(%error, "an entry of a dedup table is lost");
         let is_fair = match self.lookup(mos, key) {
             // The entry cannot be found, nor its block freed.
-            Err(error) => error.is_damage(),
-            Ok(stored) => has_references(stored.as_ref(), &entry.value),
+            Err(error) if error.is_damage() => true,
+            stored => has_references(stored?.as_ref(), &entry.value),
         };
-        if !is_fair {
-            return Err(error);
+        if is_fair {
+            return Ok(());
         }
-        tracing::warn!(%error, "an entry of a dedup table is lost");
+        // In the first place where it is looked for.
+        let Some(zap) = self.zaps.values().next().copied() else { return Ok(()) };
+        if mos.spoil(zap, key.0.as_slice())? == Spoilt::OnDisk {
+            self.is_blind = true;
+        }
         Ok(())
     }
 
