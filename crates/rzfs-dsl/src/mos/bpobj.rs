@@ -158,8 +158,9 @@ pub(crate) fn drain(
             Subobject::None => {
                 let Some(empty) = path.pop() else { return Ok(Progress::EMPTY) };
                 if path.is_empty() {
+                    let left = empty.sums();
                     empty.reset(mos)?;
-                    return Ok(Progress::Empty { has_lost });
+                    return Ok(Progress::Empty { has_lost, left });
                 }
                 empty.destroy(mos)?;
             }
@@ -232,13 +233,18 @@ pub(crate) enum Progress {
     Empty {
         /// Whether this call dropped entries because of damage.
         has_lost: bool,
+        /// What the list says that it had beside all that was taken off it.
+        left: SpaceDelta,
     },
     /// Entries remain.
     More,
 }
 
 impl Progress {
-    const EMPTY: Self = Self::Empty { has_lost: false };
+    const EMPTY: Self = Self::Empty {
+        has_lost: false,
+        left: SpaceDelta { used: 0, compressed: 0, uncompressed: 0 },
+    };
 }
 
 /// What was removed from a list.

@@ -10,6 +10,7 @@ mod full_leaves;
 mod gangs;
 mod holes;
 mod judges;
+mod leaks;
 mod lists;
 mod open;
 mod space;
@@ -108,7 +109,12 @@ fn indirect_block_of(rig: &Rig, dataset: &str, file: &str) -> BlockPointer {
 
 /// The space of a file's data, in bytes.
 fn space_of_data(rig: &Rig, file: &str) -> u64 {
-    let object = find(&rig.read().unwrap(), rig.name(), file);
+    space_of_data_in(rig, rig.name(), file)
+}
+
+/// The same of a file in a file system or snapshot.
+fn space_of_data_in(rig: &Rig, dataset: &str, file: &str) -> u64 {
+    let object = find(&rig.read().unwrap(), dataset, file);
     let blocks = object.dnode().max_block_id.0 + 1;
     let pointers = object.pointers(0, 0..blocks).into_iter().map(Result::unwrap);
     pointers.flat_map(|pointer| pointer.dvas().collect::<Vec<_>>()).map(|dva| dva.asize()).sum()

@@ -7,7 +7,7 @@ use crate::live::LiveError;
 use crate::live::amounts::{Deflation, SpaceDelta};
 use crate::live::error::UnlessDamaged;
 use crate::live::space::bptree::DestroyedList;
-use crate::live::space::freer::Leaks;
+use crate::live::space::freer::{BlockFreer, Leaks};
 use crate::mos::bpobj::{self, Progress};
 use crate::mos::features::Features;
 use crate::mos::live::MosTx;
@@ -98,36 +98,46 @@ impl FreeLists {
     /// pass `put_off_from` on are deferred to the next txg.
     pub(crate) fn free_dead(
         &mut self,
-        mos: &MosTx<'_>,
         features: &Features,
-        (deflation, put_off_from): (Deflation<'_>, u32),
-        free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
+        put_off_from: u32,
+        freer: &BlockFreer<'_>,
     ) -> Result<(), LiveError> {
+        let (mos, deflation) = (&freer.mos, freer.deflation);
         let dead = std::mem::take(&mut self.now);
         let at_once = mos.tx().pass() < put_off_from || features.is_active(Feature::LogSpaceMap);
         if at_once {
-            dead.iter().try_for_each(free)?;
+            dead.iter().try_for_each(|pointer| freer.free(pointer))?;
         } else if !dead.is_empty() {
-            let dead = (&*dead, ListMark::Allocated);
-            let put_off = bpobj::append(mos, self.deferred, dead, deflation);
-            put_off.unless_damaged(|error| tracing::warn!(%error, "blocks are leaked"))?;
+            let put_off =
+                bpobj::append(mos, self.deferred, (&dead, ListMark::Allocated), deflation);
+            put_off.unless_damaged(|error| {
+                tracing::warn!(%error, "blocks are leaked");
+                dead.iter().for_each(|pointer| freer.leaks.add(deflation.of(pointer)));
+            })?;
         }
         Ok(())
     }
 
-    /// Frees up to `limit` blocks deferred by earlier txgs.
+    /// Frees what earlier txgs put off, up to `limit` blocks of it. What the list says that it had,
+    /// and that was not found, is leaked.
     pub(crate) fn free_deferred(
         &mut self,
-        mos: &MosTx<'_>,
         features: &Features,
-        (deflation, limit): (Deflation<'_>, usize),
-        free: &dyn Fn(&BlockPointer) -> Result<(), LiveError>,
+        limit: usize,
+        freer: &BlockFreer<'_>,
     ) -> Result<(), LiveError> {
-        let take = |pointer: BlockPointer| free(&pointer);
-        let drained = bpobj::drain(mos, self.deferred, limit, deflation, take);
+        let mos = &freer.mos;
+        let take = |pointer: BlockPointer| freer.free(&pointer);
+        let drained = bpobj::drain(mos, self.deferred, limit, freer.deflation, take);
         let warn = |error: &LiveError| tracing::warn!(%error, "blocks are not freed");
-        match drained.unless_damaged(warn)? {
-            Some(Progress::Empty { has_lost: false } | Progress::More) => Ok(()),
+        let drained = drained.unless_damaged(warn)?;
+        if let Some(Progress::Empty { left, .. }) = drained
+            && left.used > 0
+        {
+            freer.leaks.add(left);
+        }
+        match drained {
+            Some(Progress::Empty { has_lost: false, .. } | Progress::More) => Ok(()),
             _ => self.replace_deferred(mos, features),
         }
     }

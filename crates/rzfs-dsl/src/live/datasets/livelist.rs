@@ -211,7 +211,7 @@ fn survivors(
         }
         Ok(())
     })?;
-    if progress != (Progress::Empty { has_lost: false }) {
+    if !matches!(progress, Progress::Empty { has_lost: false, .. }) {
         tracing::warn!(%list, "the blocks of a destroyed clone are lost");
         alive.clear();
     }

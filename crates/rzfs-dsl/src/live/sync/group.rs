@@ -227,9 +227,7 @@ impl Syncer {
         if is_first && !is_idle {
             let SyncState { clones, dedup, frees, features, leaks, .. } = &mut *state;
             let freer = BlockFreer { mos, space: &space, clones, dedup, deflation, leaks };
-            let free = |pointer: &BlockPointer| freer.free(pointer);
-            let limit = (deflation, self.tunables.zfs_async_block_max_blocks);
-            frees.free_deferred(&mos, features, limit, &free)?;
+            frees.free_deferred(features, self.tunables.zfs_async_block_max_blocks, &freer)?;
         }
         let SyncState { clones, dedup, frees, dirs, features, leaks, .. } = &mut *state;
         let freer = BlockFreer { mos, space: &space, clones, dedup, deflation, leaks };
@@ -415,9 +413,7 @@ impl Syncer {
     ) -> Result<(), LiveError> {
         let SyncState { frees, features, clones, dedup, leaks, .. } = state;
         let freer = BlockFreer { mos: *mos, space, clones, dedup, deflation, leaks };
-        let free = |pointer: &BlockPointer| freer.free(pointer);
-        let put_off_from = self.tunables.zfs_sync_pass_deferred_free;
-        frees.free_dead(mos, features, (deflation, put_off_from), &free)
+        frees.free_dead(features, self.tunables.zfs_sync_pass_deferred_free, &freer)
     }
 
     /// Frees some blocks of datasets destroyed in earlier txgs.

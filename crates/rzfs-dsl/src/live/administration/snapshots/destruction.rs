@@ -145,6 +145,7 @@ impl TaskContext<'_> {
         self.leave_snapshot_in_scan(id, chain.next.0).unless_damaged(left_behind)?;
         let key_stays = self.leave_bookmarks(place, &chain).unless_damaged(left_behind)?;
         self.leave_features(id).unless_damaged(left_behind)?;
+        let is_only = chain.is_after_branch() && chain.next.0 == place.of.head;
         self.give_blocks_back(place, &mut chain)?;
         self.unlink(&mut chain)?;
         self.settle_unique(place, &mut chain).unless_damaged(left_behind)?;
@@ -159,6 +160,9 @@ impl TaskContext<'_> {
         mos.set_record(next.0, &next.1)?;
         if next.0 == place.of.head {
             self.state.written.insert(next.0, next.1);
+        }
+        if is_only {
+            self.leak_rest(dir)?;
         }
         let head = self.dataset(place.of.head)?;
         mos.remove(self.snapshot_names((place.of.head, &head))?, place.name.as_str())?;
@@ -286,6 +290,20 @@ impl TaskContext<'_> {
         chain.next.1.deadlist = Some(own);
         let dirs = &mut self.state.dirs;
         Ok(dirs.charge(&mos, place.of.dir, SpaceClass::Snapshots, -freed)?)
+    }
+
+    /// Counts as leaked what a directory without snapshots is still charged for because of some: what
+    /// damage has kept from dead lists, or from being found there.
+    fn leak_rest(&mut self, dir: ObjectId) -> Result<(), TaskError> {
+        let charged = self.dir(dir)?;
+        let used = charged.breakdown.snapshots.min(charged.used).cast_signed();
+        if used > 0 {
+            tracing::warn!(%dir, used, "space of destroyed snapshots is leaked");
+            let lost = SpaceDelta { used, ..SpaceDelta::default() };
+            self.state.dirs.charge(&self.mos, dir, SpaceClass::Snapshots, -lost)?;
+            self.state.leaks.add(lost);
+        }
+        Ok(())
     }
 
     /// Links the neighbours of a snapshot to each other.
