@@ -1,7 +1,7 @@
 //! Pools open for writing, with their file systems.
 
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
-use rzfs_dsl::live::{Environment, LiveDataset, LivePool, NotExported};
+use rzfs_dsl::live::{Environment, GivenUpLog, LiveDataset, LivePool, NotExported};
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::ObjectId;
 use rzfs_format::znode::ZplVersion;
@@ -185,8 +185,9 @@ impl WritablePool {
         self.sync().map_err(VersionError::Stopped)
     }
 
-    /// Replays the intent logs of volumes whose keys are loaded, as needed: a volume is in use as
-    /// soon as its pool is. Damage is skipped with a warning.
+    /// Replays the intent logs of volumes whose keys are loaded, as far as that is needed: a volume
+    /// is in use as soon as its pool is. What is damaged is passed over, and can be had from
+    /// [`LivePool::take_given_up_logs`].
     pub fn replay_volumes(&self) {
         let all = match self.datasets() {
             Ok(all) => all,
@@ -195,6 +196,8 @@ impl WritablePool {
         for dataset in all {
             if let Err(error) = self.replay_if_volume(&dataset) {
                 tracing::warn!(dataset = dataset.name(), %error, "the intent log stays");
+                let (dataset, reason) = (dataset.name().to_owned(), error.to_string());
+                self.live.note_given_up_log(GivenUpLog::Kept { dataset, reason });
             }
         }
     }

@@ -100,10 +100,16 @@ impl LivePool {
         self.found.missing_logs
     }
 
-    /// The intent logs that could not be followed to their ends at import, and were dropped.
+    /// The intent logs of which not everything could be done, for somebody who tells people: each is
+    /// there once.
     #[must_use]
-    pub fn given_up_logs(&self) -> &[GivenUpLog] {
-        &self.found.given_up_logs
+    pub fn take_given_up_logs(&self) -> Vec<GivenUpLog> {
+        std::mem::take(&mut *self.found.given_up_logs.lock())
+    }
+
+    /// Notes that not everything of an intent log could be done.
+    pub fn note_given_up_log(&self, log: GivenUpLog) {
+        self.found.given_up_logs.lock().push(log);
     }
 
     /// Its transaction groups.

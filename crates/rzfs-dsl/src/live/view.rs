@@ -7,6 +7,7 @@ use crate::import::MissingLogs;
 use crate::mos::packed_list;
 use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
 use crate::pool::{Attributes, FeatureStates, Parts, Pool, PoolError};
+use parking_lot::Mutex;
 use rzfs_format::config::PoolConfig;
 use rzfs_format::indirect::RemovalState;
 use rzfs_format::uberblock::Uberblock;
@@ -19,8 +20,8 @@ pub(crate) struct PriorState {
     pub(crate) checkpoint: Option<Uberblock>,
     /// What happens to intent logs that cannot be read.
     pub(crate) missing_logs: MissingLogs,
-    /// Those not followed to their ends at import.
-    pub(crate) given_up_logs: Vec<GivenUpLog>,
+    /// Those of which not everything is done, until somebody is told.
+    pub(crate) given_up_logs: Arc<Mutex<Vec<GivenUpLog>>>,
 }
 
 impl Durable {

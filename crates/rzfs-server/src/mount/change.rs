@@ -57,7 +57,7 @@ pub(super) fn carry_out(
     {
         return Err(refusal(what, SUSPENDED));
     }
-    let complaints = match change {
+    let done = match change {
         Change::Create(new) => datasets::create(open, &new),
         Change::Destroy { names, force, newcomers } => {
             datasets::destroy(open, &names, force, newcomers)
@@ -105,9 +105,27 @@ pub(super) fn carry_out(
         Change::PrefetchDedup => pool::prefetch_dedup(open),
         Change::Reguid => pool::reguid(open),
         Change::Sync => pool::sync(open),
-    }?;
+    };
+    let complaints = with_given_up_logs(open, done)?;
     remember(open, command, caller)?;
     Ok(complaints)
+}
+
+/// Tells besides of intent logs of which not everything could be done, as file systems were opened.
+fn with_given_up_logs(
+    open: &Open,
+    done: Result<Vec<String>, Refusal>,
+) -> Result<Vec<String>, Refusal> {
+    let Ok(pool) = open.writable() else { return done };
+    let logs = pool.live().take_given_up_logs();
+    let lines = logs.iter().map(ToString::to_string);
+    match done {
+        Ok(complaints) => Ok(complaints.into_iter().chain(lines).collect()),
+        Err(Refusal { kind, message }) => {
+            let lines: Vec<_> = std::iter::once(message).chain(lines).collect();
+            Err(Refusal::of_kind(kind, lines.join("\n")))
+        }
+    }
 }
 
 /// Logs a command in the pool's history, unless the pool is suspended.

@@ -76,6 +76,9 @@ impl MountedPool {
         }
         if let Some(pool) = writable {
             pool.replay_volumes();
+            for log in pool.live().take_given_up_logs() {
+                starter.hear(Notice::GivenUpLog(&log));
+            }
         }
         let connections = mounter.connections().clone();
         let completeness = match failures.is_empty() {

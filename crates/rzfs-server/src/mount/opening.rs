@@ -183,8 +183,8 @@ fn opened(
         }
         Access::ReadWrite => {
             let pool = options.open_writable_among(found)?;
-            for log in pool.live().given_up_logs() {
-                starter.hear(Notice::GivenUpLog(log));
+            for log in pool.live().take_given_up_logs() {
+                starter.hear(Notice::GivenUpLog(&log));
             }
             Ok(Contents::writing(pool)?)
         }

@@ -60,7 +60,7 @@ impl LiveFileSystem {
         let contents = dataset.generation();
         let this = Self::open(contents.objset().clone(), engine, options)?;
         this.settings_changed(&dataset.settings());
-        this.replay_log((&dataset.name(), &contents), pool.missing_logs())?;
+        this.replay_log(pool, (&dataset.name(), &contents))?;
         this.attach_log(pool.intent_log(dataset, &contents));
         let observer: Weak<Self> = Arc::downgrade(&this);
         dataset.observe(observer);

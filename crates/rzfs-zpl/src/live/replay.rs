@@ -24,8 +24,7 @@ use crate::error::ZplError;
 use crate::sync::Arc;
 use clock::ReplayClock;
 use rzfs_dmu::intent_log::owned_blocks;
-use rzfs_dsl::import::MissingLogs;
-use rzfs_dsl::live::{Generation, SpaceDemand};
+use rzfs_dsl::live::{Generation, LivePool, SpaceDemand};
 use rzfs_format::ObjectId;
 use rzfs_format::zil::{Record, Verifier, ZilHeader};
 use state::Noting;
@@ -42,8 +41,8 @@ impl LiveFileSystem {
     /// As [`follow`]; the log is then kept.
     pub(super) fn replay_log(
         &self,
+        pool: &LivePool,
         (name, contents): (&str, &Generation),
-        missing_logs: MissingLogs,
     ) -> Result<ReplaySummary, ZplError> {
         let header = self.objset().log_header()?;
         if header.claim_txg.is_none() {
@@ -64,7 +63,7 @@ impl LiveFileSystem {
         self.source.replay.begin(header.clone());
         let admission = self.admission(&before);
         let apply = |record: &Record<'_>| self.apply_record(record, &clock);
-        let result = follow(self.objset(), &header, &admission, missing_logs, apply);
+        let result = follow(self.objset(), &header, &admission, pool.missing_logs(), apply);
         self.source.replay.end();
         self.change_options(|options| {
             options.clock = Arc::clone(&before.clock);
@@ -73,7 +72,7 @@ impl LiveFileSystem {
         // Files of extended attributes are not accessible as files from now on.
         self.source.nodes.all().iter().for_each(|node| self.source.nodes.remove(node.id()));
         let summary = result?;
-        summary.report(name);
+        summary.report(pool, name);
         give_up(contents, &header, &admission)?;
         Ok(summary)
     }

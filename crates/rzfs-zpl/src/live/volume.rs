@@ -46,7 +46,7 @@ pub fn replay_volume(
     };
     let perform = |record: &Record<'_>| replay.perform(record);
     let summary = follow(objset, &header, &admission, pool.missing_logs(), perform)?;
-    summary.report(&dataset.name());
+    summary.report(pool, &dataset.name());
     give_up(&contents, &header, &admission)?;
     Ok(summary)
 }

@@ -424,6 +424,31 @@ fn a_record_that_fails_ends_the_log() {
     });
 }
 
+/// Whoever has the pool can tell people what is lost.
+#[test]
+fn what_is_lost_of_a_log_is_told() {
+    let mut logged = Logged::new(|_| {});
+    let root = logged.root();
+    let log = &mut logged.log;
+    log.add(RecordKind::Create, &create(root, new_object(200, 0o100_644), "first"));
+    log.add(RecordKind::Remove, &Body::Remove { directory: root, name: b"never there" });
+    log.add(RecordKind::Create, &create(root, new_object(201, 0o100_644), "second"));
+    logged.log.write(&logged.image(), 5);
+    let session = logged.replay();
+    let told = |session: &Session| {
+        let logs = session.pool.take_given_up_logs();
+        logs.iter().map(ToString::to_string).collect::<Vec<_>>().join("|")
+    };
+    let first = told(&session);
+    assert!(
+        first.starts_with("'made': the rest of the intent log is given up: record 2"),
+        "{first}"
+    );
+    assert_eq!(told(&session), "", "once");
+    session.export();
+    assert_eq!(told(&logged.replay()), "", "there is no log any more");
+}
+
 #[test]
 fn records_without_sense_end_the_log() {
     const WRONG: usize = 8;
@@ -474,6 +499,8 @@ fn a_damaged_block_ends_the_log() {
     logged.world.judge();
     image.write_all_at(&[0xdb; 64], DATA_START + FREE + LOG_BLOCK + 1000).unwrap();
     let session = logged.replay_with(MissingLogs::Ignore);
+    let [given_up] = &session.pool.take_given_up_logs()[..] else { panic!("nobody is told") };
+    assert!(given_up.to_string().contains("the rest of the intent log is given up"), "{given_up}");
     for number in 0..8 {
         let found = find(&session.fs, &format!("file-{number}"));
         assert_eq!(found.is_some(), number < 4, "file-{number}");

@@ -34,7 +34,8 @@ pub(crate) struct LogClaims {
     last_birth: Txg,
 }
 
-/// An intent log that cannot be followed to its end and is dropped: what only the log had is lost.
+/// An intent log of which not everything is done, and nobody waits for the rest: what only the log had
+/// is lost.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum GivenUpLog {
     /// A log device is missing.
@@ -45,6 +46,38 @@ pub enum GivenUpLog {
     Whole {
         /// The dataset.
         dataset: String,
+    },
+    /// A record cannot be done, though nothing of it is damaged: neither are those behind it.
+    #[error(
+        "'{dataset}': the rest of the intent log is given up: {reason}; changes that are only \
+         there are lost"
+    )]
+    Record {
+        /// The dataset.
+        dataset: String,
+        /// Which one, and why.
+        reason: String,
+    },
+    /// Some records were passed over, as what they are about is damaged.
+    #[error(
+        "'{dataset}': {changes} changes in the intent log are lost, as what they are about is damaged"
+    )]
+    Changes {
+        /// The dataset.
+        dataset: String,
+        /// How many.
+        changes: u64,
+    },
+    /// It is not replayed, and stays.
+    #[error(
+        "'{dataset}': the intent log cannot be replayed: {reason}; changes that are only there are \
+         not seen"
+    )]
+    Kept {
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        reason: String,
     },
     /// It continues where it cannot be read.
     #[error(

@@ -2,10 +2,10 @@
 
 use super::super::admission::Admission;
 use crate::error::ZplError;
-use rzfs_dmu::intent_log::{LogChain, owned_blocks};
+use rzfs_dmu::intent_log::{ChainEnd, LogChain, owned_blocks};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dsl::import::MissingLogs;
-use rzfs_dsl::live::{Generation, SpaceDemand};
+use rzfs_dsl::live::{Generation, GivenUpLog, LivePool, SpaceDemand};
 use rzfs_format::zil::{Record, RecordKind, ZilFlags, ZilHeader};
 use std::fmt;
 
@@ -20,6 +20,8 @@ pub struct ReplaySummary {
     pub damaged: u64,
     /// Why the rest of the log was dropped.
     pub failure: Option<ReplayFailure>,
+    /// Where it cannot be read, if its rest was given up for that.
+    pub end: Option<ChainEnd>,
 }
 
 /// A record that could not be replayed.
@@ -43,12 +45,22 @@ pub(in crate::live) enum Outcome {
 }
 
 impl ReplaySummary {
-    /// Writes the summary to the program's log.
-    pub(in crate::live) fn report(&self, dataset: &str) {
-        let Self { replayed, skipped, damaged, failure } = self;
+    /// Tells the log of the program, and has the pool tell people what is lost.
+    pub(in crate::live) fn report(&self, pool: &LivePool, dataset: &str) {
+        let Self { replayed, skipped, damaged, failure, end } = self;
         tracing::info!(dataset, replayed, skipped, damaged, "the intent log was replayed");
+        let name = || dataset.to_owned();
+        if *damaged > 0 {
+            pool.note_given_up_log(GivenUpLog::Changes { dataset: name(), changes: *damaged });
+        }
         if let Some(failure) = failure {
             tracing::warn!(dataset, %failure, "the rest of the intent log is lost");
+            let reason = failure.to_string();
+            pool.note_given_up_log(GivenUpLog::Record { dataset: name(), reason });
+        }
+        if let Some(end) = end {
+            tracing::warn!(dataset, %end, "the rest of the intent log is given up");
+            pool.note_given_up_log(GivenUpLog::Rest { dataset: name(), end: end.clone() });
         }
     }
 }
@@ -123,10 +135,7 @@ pub(in crate::live) fn follow(
             MissingLogs::Refuse => {
                 Err(ZplError::UnreadableLog { objset: objset.id(), end: Box::new(end.clone()) })
             }
-            MissingLogs::Ignore => {
-                tracing::warn!(objset = %objset.id(), %end, "the rest of the intent log is given up");
-                Ok(summary)
-            }
+            MissingLogs::Ignore => Ok(ReplaySummary { end: Some(end.clone()), ..summary }),
         },
         _ => Ok(summary),
     }
