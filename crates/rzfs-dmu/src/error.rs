@@ -48,7 +48,7 @@ impl BlockError {
     /// Whether the cause is failing or missing devices: the block may be readable when they work
     /// again. Waiting does not help with other errors.
     #[must_use]
-    pub const fn is_of_devices(&self) -> bool {
+    pub const fn is_device_error(&self) -> bool {
         matches!(self, Self::Device(VdevError::Io { .. } | VdevError::Unavailable { .. }))
     }
 
@@ -58,7 +58,7 @@ impl BlockError {
     pub const fn may_come_back(&self) -> bool {
         match self {
             Self::Device(VdevError::Checksum { absent, .. }) => *absent > 0,
-            _ => self.is_of_devices(),
+            _ => self.is_device_error(),
         }
     }
 
@@ -72,7 +72,7 @@ impl BlockError {
 
     /// Whether devices respond, but not with the block: it is damaged, or was never written.
     #[must_use]
-    pub const fn is_of_contents(&self) -> bool {
+    pub const fn is_content_error(&self) -> bool {
         matches!(self, Self::Device(VdevError::Checksum { .. }) | Self::Gang { .. })
     }
 

@@ -97,7 +97,7 @@ impl ChainEnd {
             | Self::Broken { .. }
             | Self::Repeated { .. } => true,
             // A block that was never written has no right checksum.
-            Self::Unreadable { source, .. } => source.is_of_contents(),
+            Self::Unreadable { source, .. } => source.is_content_error(),
             Self::Pointer(_) | Self::TooLong | Self::Damaged { .. } => false,
         }
     }

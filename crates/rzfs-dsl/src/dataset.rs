@@ -50,7 +50,7 @@ use rzfs_format::{FormatError, Guid, ObjectId, ObjsetId, Txg};
 use rzfs_stream::ResumeToken;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-pub(crate) use surroundings::{Surroundings, UsableSpace};
+pub(crate) use surroundings::{SharedState, UsableSpace};
 
 /// All datasets of a pool.
 ///
@@ -66,7 +66,7 @@ struct Inner {
     pool: String,
     root: ObjectId,
     usable_space: UsableSpace,
-    surroundings: Surroundings,
+    surroundings: SharedState,
 }
 
 impl DatasetTree {
@@ -80,7 +80,7 @@ impl DatasetTree {
         usable_space: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
         let usable_space = UsableSpace::new(usable_space);
-        Self::within(mos, (pool, root), usable_space, Surroundings::default())
+        Self::within(mos, (pool, root), usable_space, SharedState::default())
     }
 
     /// The same, sharing keys and snapshot lifetimes with other users of the pool.
@@ -88,7 +88,7 @@ impl DatasetTree {
         mos: Objset,
         (pool, root): (String, ObjectId),
         usable_space: UsableSpace,
-        surroundings: Surroundings,
+        surroundings: SharedState,
     ) -> Self {
         Self { inner: Arc::new(Inner { mos, pool, root, usable_space, surroundings }) }
     }

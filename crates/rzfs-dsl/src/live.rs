@@ -54,9 +54,9 @@ pub use administration::{
     NewBookmark, NewClone, NewDataset, NewEncryption, NewReceive, NewRoot, NewSnapshots,
     PropertyRecord, PruneLimit, ReceivedProperties, SuiteChoice, check_received_name,
 };
-pub use background::sweep::{SweepNews, SweepObserver, SweepOrder};
+pub use background::sweep::{SweepEvent, SweepObserver, SweepOrder};
 pub use change_error::{ChangeError, EncryptionProblem, ReceiveProblem};
-pub use creating::{NewPool, NotCreated, check_root_properties};
+pub use creating::{CreatePoolError, NewPool, check_root_properties};
 pub use datasets::budget::HeadBudget;
 pub use datasets::creation::{NameLookup, NewContents};
 pub use datasets::generation::Generation;
@@ -65,7 +65,7 @@ pub use datasets::settings::{DatasetSettings, SettingsObserver};
 pub use devices::growth::{AddedVdevs, SectorSizes};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{ContentsError, LiveError};
-pub use log::claim::GivenUpLog;
+pub use log::claim::DroppedLog;
 pub use log::{
     CommitScope, HeadLog, LogOrder, LogRecord, LoggedContents, LoggedPart, LoggedWrite,
     UnreadableWrite, ZilStats,

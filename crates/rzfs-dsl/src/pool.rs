@@ -54,7 +54,7 @@ pub(crate) use space::{geometry, top_attributes};
 pub(crate) use status::Symptoms;
 pub(crate) use sweep::{TRIM_PARTIAL, TRIM_RATE, TRIM_SECURE, columns, leaf_zap};
 
-use crate::dataset::{DatasetTree, Surroundings, UsableSpace};
+use crate::dataset::{DatasetTree, SharedState, UsableSpace};
 use crate::mos::{MosSource, error_log};
 use rzfs_codec::checksum::Salt;
 use rzfs_dmu::{BlockPipeline, Objset};
@@ -146,19 +146,19 @@ impl<Mode> Pool<Mode> {
             let space = shared.usable_space();
             space.inspect_err(|error| tracing::warn!(%error, "no space can be told")).unwrap_or(0)
         };
-        Self::of_shared(inner, UsableSpace::new(usable_space), Surroundings::default())
+        Self::of_shared(inner, UsableSpace::new(usable_space), SharedState::default())
     }
 
     /// A pool that is also open elsewhere, with a shared space computation.
     pub(crate) fn within(
         parts: Parts,
         usable_space: UsableSpace,
-        surroundings: Surroundings,
+        surroundings: SharedState,
     ) -> Self {
         Self::of_shared(Arc::new(parts), usable_space, surroundings)
     }
 
-    fn of_shared(inner: Arc<Parts>, usable_space: UsableSpace, surroundings: Surroundings) -> Self {
+    fn of_shared(inner: Arc<Parts>, usable_space: UsableSpace, surroundings: SharedState) -> Self {
         let (mos, name) = (inner.mos.clone(), inner.name.clone());
         let place = (name, inner.root_dataset);
         let datasets = DatasetTree::within(mos, place, usable_space, surroundings);

@@ -38,7 +38,7 @@ impl Adapter {
         mount_points: MountPoints,
     ) -> Self {
         if let Some(live) = head.live() {
-            live.leave_waiting_to_callers();
+            live.set_callers_wait();
         }
         let (inodes, known) = (Inodes::new(head.root()), KnownFiles::default());
         let mount_points = RwLock::new(Arc::new(mount_points));

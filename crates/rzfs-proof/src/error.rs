@@ -4,7 +4,7 @@ use rzfs_blockdev::{DeviceError, OpenError};
 use rzfs_dsl::PoolError;
 use rzfs_dsl::dataset::DatasetError;
 use rzfs_dsl::import::ImportFailure;
-use rzfs_dsl::live::{ChangeError, LiveError, NotCreated, NotExported, NotWritable};
+use rzfs_dsl::live::{ChangeError, CreatePoolError, LiveError, NotExported, NotWritable};
 use rzfs_receive::ReceiveError;
 use rzfs_send::SendError;
 use rzfs_vdev::ConfigError;
@@ -49,7 +49,7 @@ pub enum ProofError {
     NotWritable(Box<NotWritable>),
     /// A pool cannot be created.
     #[error(transparent)]
-    NotCreated(Box<NotCreated>),
+    CreatePoolError(Box<CreatePoolError>),
     /// A pool was suspended.
     #[error("the pool is suspended: {0:?}")]
     Suspended(Option<Arc<LiveError>>),
@@ -115,4 +115,4 @@ macro_rules! boxed {
     };
 }
 
-boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, NotCreated: NotCreated, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ChangeError: Change, ImportFailure: Import, SendError: Send, ReceiveError: Receive }
+boxed! { SpecError: Spec, OpenFailure: NewDevice, PlanError: Plan, ConfigError: Config, LabelError: Label, OpenError: Open, DeviceError: Device, NotWritable: NotWritable, CreatePoolError: CreatePoolError, ZdbError: Walk, NotExported: NotExported, PoolError: Pool, DatasetError: Dataset, ChangeError: Change, ImportFailure: Import, SendError: Send, ReceiveError: Receive }

@@ -323,7 +323,7 @@ impl ImagePool {
 
     /// Checks the pool: by the walk over all of its blocks, and by OpenZFS's zdb.
     pub fn judge(&self) {
-        self.judge_by_openzfs();
+        self.check_with_zdb();
         assert_eq!(crate::walk(&self.import(&OpenOptions::new())).unwrap(), None);
     }
 
@@ -336,7 +336,7 @@ impl ImagePool {
         assert_eq!(wrong, Vec::<String>::new());
     }
 
-    fn judge_by_openzfs(&self) {
+    fn check_with_zdb(&self) {
         for options in [["-bcc", "-e"], ["-dddd", "-e"]] {
             let Some(text) = self.zdb(&options) else { return };
             assert!(options[0] != "-bcc" || text.contains("No leaks"), "{text}");

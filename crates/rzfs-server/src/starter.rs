@@ -3,7 +3,7 @@
 use crate::error::{KeyError, NotMounted};
 use rzfs::Secret;
 use rzfs_codec::crypto::KeyFormat;
-use rzfs_dsl::live::GivenUpLog;
+use rzfs_dsl::live::DroppedLog;
 use rzfs_format::Txg;
 use rzfs_format::features::Feature;
 use std::io;
@@ -53,7 +53,7 @@ pub enum Notice<'a> {
         txg: Txg,
     },
     /// An intent log was given up.
-    GivenUpLog(&'a GivenUpLog),
+    DroppedLog(&'a DroppedLog),
     /// A feature of a new pool is not in the set that its property `compatibility` names.
     Incompatible(&'a Feature),
     /// A key does not fit.

@@ -220,7 +220,7 @@ impl Leaf {
     }
 
     /// Stops waiting for a leaf that is away.
-    pub(crate) fn resign_if_away(&self) {
+    pub(crate) fn stop_waiting_if_closed(&self) {
         if self.is_usable() {
             return;
         }

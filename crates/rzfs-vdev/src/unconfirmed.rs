@@ -619,8 +619,8 @@ impl FlushLead<'_> {
             state.settled = self.suspicions;
             confirmed =
                 state.runs.extract_if(.., |run| run.progress == Progress::Covered).collect();
-            state.call_witness(&confirmed);
-            state.owe_again(std::mem::take(&mut self.still_owed));
+            state.record_witness(&confirmed);
+            state.requeue_owed(std::mem::take(&mut self.still_owed));
             self.of.count(state);
         } else {
             state.uncover();
@@ -657,7 +657,7 @@ impl State {
     }
 
     /// Remembers one of the confirmed writes; not those of labels, which others write, too.
-    fn call_witness(&mut self, confirmed: &[Run]) {
+    fn record_witness(&mut self, confirmed: &[Run]) {
         let is_block =
             |write: &&KeptWrite| write.birth.is_some() && write.standing == Standing::Sent;
         let mut writes = confirmed.iter().rev().flat_map(|run| run.writes.iter().rev());
@@ -680,7 +680,7 @@ impl State {
     }
 
     /// Keeps writes refused again: they are older than all other kept ones.
-    fn owe_again(&mut self, writes: Vec<KeptWrite>) {
+    fn requeue_owed(&mut self, writes: Vec<KeptWrite>) {
         if writes.is_empty() {
             self.in_vain = 0;
             return;

@@ -209,9 +209,9 @@ pub enum ZplError {
     #[error(transparent)]
     Stopped(#[from] Stopped),
     /// The pool is suspended: retry when it resumes. Only where callers wait
-    /// ([`LiveFileSystem::leave_waiting_to_callers`]).
+    /// ([`LiveFileSystem::set_callers_wait`]).
     ///
-    /// [`LiveFileSystem::leave_waiting_to_callers`]: crate::live::LiveFileSystem::leave_waiting_to_callers
+    /// [`LiveFileSystem::set_callers_wait`]: crate::live::LiveFileSystem::set_callers_wait
     #[error("pool I/O is currently suspended")]
     Suspended,
     /// The name or attribute already exists.

@@ -66,7 +66,7 @@ pub use options::{
     AccessTimes, Changes, DatasetSpace, DnodeSize, LiveOptions, Overrides, SyncMode,
     UnboundedSpace, WallClock, XattrStore,
 };
-pub use raising::{NotRaised, raise_version};
+pub use raising::{UpgradeError, raise_version};
 pub use renaming::{Named, RenameMode};
 pub use replay::{ReplayFailure, ReplaySummary};
 pub use rzfs_dsl::live::{SpaceDemand, SpaceRefusal};

@@ -1,11 +1,11 @@
 //! Pools open for writing, with their file systems.
 
 use rzfs_dsl::dataset::{Dataset, DatasetError, DatasetKind, KeyStatus};
-use rzfs_dsl::live::{Environment, GivenUpLog, LiveDataset, LivePool, NotExported};
+use rzfs_dsl::live::{DroppedLog, Environment, LiveDataset, LivePool, NotExported};
 use rzfs_dsl::{Pool, PoolError};
 use rzfs_format::ObjectId;
 use rzfs_format::znode::ZplVersion;
-use rzfs_zpl::live::{LiveFileSystem, LiveOptions, NotRaised, raise_version, replay_volume};
+use rzfs_zpl::live::{LiveFileSystem, LiveOptions, UpgradeError, raise_version, replay_volume};
 use rzfs_zpl::{FileCaches, FileSystemOptions, ReadAhead, ZplError};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ pub enum VersionError {
     Unopened(Box<FileSystemError>),
     /// It cannot have another version.
     #[error(transparent)]
-    NotRaised(NotRaised),
+    UpgradeError(UpgradeError),
     /// The pool cannot be written.
     #[error(transparent)]
     Stopped(NotExported),
@@ -180,7 +180,7 @@ impl WritablePool {
         let (contents, seed) = (live.generation(), self.environment.random());
         let versions = (pool.version(), version);
         let raised = raise_version(contents.objset(), self.live.engine(), versions, seed);
-        raised.map_err(VersionError::NotRaised)?;
+        raised.map_err(VersionError::UpgradeError)?;
         drop(known);
         self.sync().map_err(VersionError::Stopped)
     }
@@ -197,7 +197,7 @@ impl WritablePool {
             if let Err(error) = self.replay_if_volume(&dataset) {
                 tracing::warn!(dataset = dataset.name(), %error, "the intent log stays");
                 let (dataset, reason) = (dataset.name().to_owned(), error.to_string());
-                self.live.note_given_up_log(GivenUpLog::Kept { dataset, reason });
+                self.live.note_given_up_log(DroppedLog::Kept { dataset, reason });
             }
         }
     }

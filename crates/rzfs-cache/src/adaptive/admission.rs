@@ -61,7 +61,7 @@ impl<V: Weighted> Lists<V> {
         let arriving = self.arriving(key, kind, Purpose::Demand, Retention::Cache, value);
         let reserved = self.reserve(arriving.charge());
         let mut shard = self.shard(&key);
-        shard.disown_flight(&key);
+        shard.close_flight(&key);
         let before = shard.remove(&key);
         if let Some(entry) = &before {
             self.shrink_list(entry.class, entry.weight);

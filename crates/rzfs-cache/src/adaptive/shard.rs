@@ -191,7 +191,7 @@ impl<V: Weighted> Shard<V> {
     }
 
     /// Closes a flight to new callers, as the key no longer stands for its block.
-    pub(super) fn disown_flight(&mut self, key: &Hashed<BlockKey>) {
+    pub(super) fn close_flight(&mut self, key: &Hashed<BlockKey>) {
         self.flights.remove(key);
     }
 

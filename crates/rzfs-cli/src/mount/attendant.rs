@@ -55,7 +55,7 @@ impl Starter for Attendant<'_, '_> {
             Notice::UnreplayedLogs { pool, txg } => self.console.complain(format_args!(
                 "{pool}: the intent log was not replayed; this is the pool as of txg {txg}"
             )),
-            Notice::GivenUpLog(log) => self.console.complain(log),
+            Notice::DroppedLog(log) => self.console.complain(log),
             Notice::Incompatible(feature) => self.console.complain(format_args!(
                 "Warning: feature \"{feature}\" enabled but is not in specified 'compatibility' \
                  feature set."

@@ -119,7 +119,10 @@ impl ObjsetPolicy {
             checksum,
             compression: match metadata {
                 // Dnodes and the objset block must be partly readable without a key.
-                true if self.is_encrypted && level == Level::DATA && is_laid_bare(object_type) => {
+                true if self.is_encrypted
+                    && level == Level::DATA
+                    && is_partly_plaintext(object_type) =>
+                {
                     CompressionFunction::Empty
                 }
                 true => self.metadata_compression,
@@ -194,7 +197,7 @@ impl BlockPolicy {
 }
 
 /// Whether blocks of this type are partly readable without a key in encrypted sets.
-fn is_laid_bare(object_type: ObjectType) -> bool {
+fn is_partly_plaintext(object_type: ObjectType) -> bool {
     matches!(object_type, ObjectType::DNODE | ObjectType::OBJSET)
 }
 

@@ -9,7 +9,7 @@ impl Dataset {
     ///
     /// # Errors
     /// A snapshot in between cannot be read.
-    pub fn goes_back_to(&self, snapshot: &Self) -> Result<bool, DatasetError> {
+    pub fn descends_from(&self, snapshot: &Self) -> Result<bool, DatasetError> {
         let since = snapshot.dataset.creation_txg;
         for earlier in self.earlier_snapshots() {
             let (object, dataset) = earlier?;

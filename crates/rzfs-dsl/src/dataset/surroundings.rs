@@ -7,14 +7,14 @@ use std::sync::{Arc, OnceLock};
 
 /// State that trees share with other users of the same open pool.
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct SharedState {
     /// Loaded keys.
     pub(crate) keyring: Arc<Keyring>,
     /// The txg that the tree shows.
     pub(super) view: View,
 }
 
-impl Surroundings {
+impl SharedState {
     pub(crate) const fn new(keyring: Arc<Keyring>, view: View) -> Self {
         Self { keyring, view }
     }

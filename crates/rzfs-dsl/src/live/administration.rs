@@ -47,4 +47,4 @@ pub use received_properties::{EarlierValues, ReceivedProperties};
 pub(crate) use receiving::{Begun, Destination};
 pub use receiving::{Continuation, Interruption, LocalChanges, NewReceive, check_received_name};
 pub use snapshots::{Destruction, NewSnapshots};
-pub(crate) use task::{TaskContext, TaskError, TaskSurroundings, Tasks};
+pub(crate) use task::{TaskContext, TaskEnvironment, TaskError, Tasks};

@@ -6,7 +6,7 @@
 //!                                                 └──> Building::start: the pool, its threads
 //! ```
 
-use super::administration::{TaskSurroundings, Tasks};
+use super::administration::{TaskEnvironment, Tasks};
 use super::background::sweep::{SweepRecords, Sweeps};
 use super::background::trim::Trimmer;
 use super::datasets::heads::Heads;
@@ -16,7 +16,7 @@ use super::devices::growth::Growth;
 use super::devices::heartbeat::{Heartbeat, HeartbeatControl, HeartbeatOptions};
 use super::durable::{Committed, Durable};
 use super::environment::Environment;
-use super::log::{LogSurroundings, LogTunables, ZilCounters};
+use super::log::{LogEnvironment, LogTunables, ZilCounters};
 use super::pool::LivePool;
 use super::space::accounts::Accounts;
 use super::space::dedup::DedupTables;
@@ -130,7 +130,7 @@ impl PoolCore {
             suspension: Arc::clone(&suspension),
             environment: Arc::clone(&environment),
         };
-        let log = Arc::new(LogSurroundings {
+        let log = Arc::new(LogEnvironment {
             engine: Arc::clone(&engine),
             accounts: Arc::clone(&accounts),
             devices: Arc::clone(&devices),
@@ -148,7 +148,7 @@ impl PoolCore {
                 suspension: Arc::clone(&suspension),
                 environment: Arc::clone(&environment),
             },
-            surroundings: TaskSurroundings {
+            surroundings: TaskEnvironment {
                 name: name.clone(),
                 environment: Arc::clone(&environment),
                 heads: Arc::clone(&heads),

@@ -75,7 +75,7 @@ impl std::fmt::Debug for NewPool<'_> {
 
 /// Why a pool was not created.
 #[derive(Debug, thiserror::Error)]
-pub enum NotCreated {
+pub enum CreatePoolError {
     /// The requested encryption is impossible.
     #[error(transparent)]
     Encryption(#[from] EncryptionProblem),
@@ -87,7 +87,7 @@ pub enum NotCreated {
     Live(#[from] LiveError),
 }
 
-impl NotCreated {
+impl CreatePoolError {
     /// The errno that callers of ZFS expect.
     #[must_use]
     pub fn errno(&self) -> i32 {
@@ -104,14 +104,14 @@ impl LivePool {
     /// Creates a pool and opens it for writing.
     ///
     /// # Errors
-    /// [`NotCreated`]: the devices hold no pool, although their labels may have been overwritten;
+    /// [`CreatePoolError`]: the devices hold no pool, although their labels may have been overwritten;
     /// or a destroyed pool, when its root file system cannot have its properties; or a pool without
     /// properties, when they fail after its first txg.
     pub fn create(
         new: NewPool<'_>,
         environment: Arc<dyn Environment>,
         options: &LiveOptions,
-    ) -> Result<Self, NotCreated> {
+    ) -> Result<Self, CreatePoolError> {
         let (building, first) = build(&new, environment, options)?;
         let pool = building.start(Some(first))?;
         pool.engine().wait_synced(FIRST_TXG).map_err(|Stopped| pool.why_stopped())?;
@@ -136,7 +136,7 @@ impl LivePool {
                 if let Err(error) = pool.destroy() {
                     tracing::warn!(%error, "a pool that is not wanted stays on its devices");
                 }
-                Err(NotCreated::RootProperties(Box::new(refused)))
+                Err(CreatePoolError::RootProperties(Box::new(refused)))
             }
         }
     }
@@ -161,7 +161,7 @@ fn build(
     new: &NewPool<'_>,
     environment: Arc<dyn Environment>,
     options: &LiveOptions,
-) -> Result<(Building, QuiescedTxg), NotCreated> {
+) -> Result<(Building, QuiescedTxg), CreatePoolError> {
     let mut salt = [0; Salt::SIZE];
     for word in salt.as_chunks_mut::<8>().0 {
         *word = environment.random().to_ne_bytes();
@@ -230,7 +230,7 @@ fn found(
     keyring: &Keyring,
     tx: &SyncTx<'_>,
     salt: &[u8; Salt::SIZE],
-) -> Result<(SyncState, LiveDataset), NotCreated> {
+) -> Result<(SyncState, LiveDataset), CreatePoolError> {
     let environment = &*core.environment;
     let random = || environment.random();
     let mos = core.mos.in_pass(tx, &random);
@@ -239,7 +239,7 @@ fn found(
     let mut dirs = Directories::default();
     let mut features = Features::new(version);
     let mut maker = Maker { mos, dirs: &mut dirs, features: &mut features, environment };
-    let foundation = maker.found_pool(new.root.names())?;
+    let foundation = maker.create_foundation(new.root.names())?;
     features.create_tables(&mos)?;
     for feature in &new.features {
         features.enable(&mos, *feature, FIRST_TXG)?;
@@ -294,7 +294,7 @@ fn encrypt_root(
     foundation: &Foundation,
     encryption: &NewEncryption,
     keyring: &Keyring,
-) -> Result<Option<Arc<DatasetKey>>, NotCreated> {
+) -> Result<Option<Arc<DatasetKey>>, CreatePoolError> {
     let Some(keys) = encryption.of_root(maker.environment.guid())? else { return Ok(None) };
     for feature in [Feature::Encryption, Feature::BookmarkV2] {
         if !maker.features.is_enabled(feature) {

@@ -2,7 +2,7 @@
 
 use super::space::accounts::Accounts;
 use super::space::limits::SpaceTier;
-use crate::dataset::{DatasetError, DatasetTree, Keyring, Readers, Surroundings, UsableSpace};
+use crate::dataset::{DatasetError, DatasetTree, Keyring, Readers, SharedState, UsableSpace};
 use crate::mos::MosSource;
 use crate::mos::live::LiveMos;
 use parking_lot::RwLock;
@@ -90,7 +90,7 @@ impl Durable {
             accounts.usable_space(SpaceTier::Normal)
         });
         let keyring = Arc::clone(&self.keyring);
-        let surroundings = Surroundings::new(keyring, self.readers.view(txg));
+        let surroundings = SharedState::new(keyring, self.readers.view(txg));
         Held { committed: committed.clone(), usable_space, surroundings }
     }
 
@@ -109,5 +109,5 @@ pub(crate) struct Held {
     pub(crate) committed: Committed,
     /// Holds the state.
     pub(crate) usable_space: UsableSpace,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) surroundings: SharedState,
 }

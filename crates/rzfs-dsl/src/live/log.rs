@@ -28,7 +28,7 @@ pub use contents::{LoggedContents, LoggedPart, UnreadableWrite};
 pub(crate) use counters::ZilCounters;
 pub use counters::ZilStats;
 pub use head_log::HeadLog;
-pub(crate) use head_log::LogSurroundings;
+pub(crate) use head_log::LogEnvironment;
 pub use pending::{CommitScope, LogOrder, LogRecord, LoggedWrite};
 pub(crate) use state::IntentLog;
 pub(crate) use tunables::LogTunables;

@@ -46,7 +46,7 @@ impl LivePool {
         check(pool)?;
         let claims = LogClaims::plan(pool, options.missing_logs)?;
         let building = build(pool, environment, options, claims.last_birth())?;
-        building.pool.found.given_up_logs.lock().extend_from_slice(claims.given_up());
+        building.pool.found.dropped_logs.lock().extend_from_slice(claims.given_up());
         let LivePool { engine, accounts, heads, .. } = &building.pool;
         let claiming = tracing::debug_span!("claim_logs").entered();
         claims.claim(engine, accounts.allocator(), heads)?;
@@ -137,7 +137,7 @@ fn build(
             removal: pool.removal().cloned(),
             checkpoint: pool.checkpoint().cloned(),
             missing_logs: options.missing_logs,
-            given_up_logs: Arc::default(),
+            dropped_logs: Arc::default(),
         },
         keyring: Arc::clone(pool.datasets().keyring()),
         engine: TxgEngine::new(last_txg, options.txg(), core.environment.clock()),

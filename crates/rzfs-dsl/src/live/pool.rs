@@ -19,8 +19,8 @@ use super::devices::heartbeat::HeartbeatControl;
 use super::durable::Durable;
 use super::environment::Environment;
 use super::error::LiveError;
-use super::log::claim::GivenUpLog;
-use super::log::{HeadLog, LogSurroundings, ZilStats};
+use super::log::claim::DroppedLog;
+use super::log::{HeadLog, LogEnvironment, ZilStats};
 use super::space::accounts::Accounts;
 use super::suspension::Suspension;
 use super::view::PriorState;
@@ -56,7 +56,7 @@ pub struct LivePool {
     pub(super) accounts: Arc<Accounts>,
     pub(super) heads: Arc<Heads>,
     pub(super) tasks: Arc<Tasks>,
-    pub(super) log: Arc<LogSurroundings>,
+    pub(super) log: Arc<LogEnvironment>,
     pub(super) heart: Arc<HeartbeatControl>,
     pub(super) sweeps: Arc<Sweeps>,
     pub(super) trimmer: Arc<Trimmer>,
@@ -103,13 +103,13 @@ impl LivePool {
     /// The intent logs of which not everything could be done, for somebody who tells people: each is
     /// there once.
     #[must_use]
-    pub fn take_given_up_logs(&self) -> Vec<GivenUpLog> {
-        std::mem::take(&mut *self.found.given_up_logs.lock())
+    pub fn take_given_up_logs(&self) -> Vec<DroppedLog> {
+        std::mem::take(&mut *self.found.dropped_logs.lock())
     }
 
     /// Notes that not everything of an intent log could be done.
-    pub fn note_given_up_log(&self, log: GivenUpLog) {
-        self.found.given_up_logs.lock().push(log);
+    pub fn note_given_up_log(&self, log: DroppedLog) {
+        self.found.dropped_logs.lock().push(log);
     }
 
     /// Its transaction groups.

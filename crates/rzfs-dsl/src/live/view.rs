@@ -2,7 +2,7 @@
 
 use super::devices::current::PoolDevices;
 use super::durable::{Committed, Durable, Held};
-use super::log::claim::GivenUpLog;
+use super::log::claim::DroppedLog;
 use crate::import::MissingLogs;
 use crate::mos::packed_list;
 use crate::mos::{MosSource, OBJECT_DIRECTORY as DIRECTORY};
@@ -21,7 +21,7 @@ pub(crate) struct PriorState {
     /// What happens to intent logs that cannot be read.
     pub(crate) missing_logs: MissingLogs,
     /// Those of which not everything is done, until somebody is told.
-    pub(crate) given_up_logs: Arc<Mutex<Vec<GivenUpLog>>>,
+    pub(crate) dropped_logs: Arc<Mutex<Vec<DroppedLog>>>,
 }
 
 impl Durable {

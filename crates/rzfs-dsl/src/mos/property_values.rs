@@ -93,7 +93,7 @@ impl StoredValue {
     }
 
     /// Whether a received value is in effect, or would be.
-    pub(crate) const fn lets_received(&self) -> bool {
+    pub(crate) const fn allows_received(&self) -> bool {
         self.own.is_none() && !self.hides_received
     }
 

@@ -45,7 +45,7 @@ impl<Mode> Pool<Mode> {
             let first = || self.inner.pipeline.read_speculative(&[&header.first]).pop();
             let is_written = |read: Result<_, BlockError>| match read {
                 Ok(_) => true,
-                Err(error) => error.is_of_devices(),
+                Err(error) => error.is_device_error(),
             };
             !header.first.is_hole() && first().is_some_and(is_written)
         })

@@ -279,7 +279,7 @@ impl Adapter {
         mut comparison: Comparison,
         ways: Vec<Way>,
     ) -> Succession {
-        head.leave_waiting_to_callers();
+        head.set_callers_wait();
         let files = Files::from(Arc::clone(&head));
         let before = self.mount_points();
         let mut mount_points = before.succeeded(&files);

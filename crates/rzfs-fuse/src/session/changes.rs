@@ -325,7 +325,7 @@ impl Session {
     ) {
         let changed = self.changing(inode);
         match (answer, changed) {
-            (Ok(told), Ok((live, object))) if live.leaves_commits_to_callers() => {
+            (Ok(told), Ok((live, object))) if live.callers_must_commit() => {
                 let session = Arc::downgrade(self);
                 let promise = move |durable: Answer<()>| match (durable, session.upgrade()) {
                     (Ok(()), _) => reply(Ok(told)),
@@ -417,7 +417,7 @@ impl Session {
                 return;
             }
         };
-        let is_promised = is_durable(flags) || live.leaves_commits_to_callers();
+        let is_promised = is_durable(flags) || live.callers_must_commit();
         let promised = is_promised.then(|| (self.durability.clone(), Arc::clone(&live)));
         let answer = move || match promised {
             Some((durability, live)) => {

@@ -1,7 +1,7 @@
 //! State shared by all parts of an allocator.
 
 use super::devices::Devices;
-use super::rest::Rests;
+use super::rest::DisableGate;
 use super::tunables::{SpaceFeatures, SpaceTunables};
 use crate::log::book::MetaslabId;
 use crate::store::SpaceMapStore;
@@ -36,7 +36,7 @@ pub(crate) struct Context {
     /// The last txg in which a dedup table block found no room on dedup vdevs.
     dedup_spill: AtomicU64,
     /// Metaslabs disabled while their free space is processed.
-    pub(crate) rests: Arc<Rests>,
+    pub(crate) rests: Arc<DisableGate>,
 }
 
 impl Context {

@@ -28,7 +28,7 @@ enum Effort {
 
 /// An allocation in one group.
 #[derive(Clone, Copy, Debug)]
-struct Want<'a> {
+struct GroupRequest<'a> {
     asize: u64,
     txg: Txg,
     allocator: usize,
@@ -167,7 +167,7 @@ impl Allocator {
             };
             // A group with few metaslabs does not spread them over allocators.
             let allocator = if allocator >= member.group.len() / 3 { 0 } else { allocator };
-            let want = Want { asize, txg, allocator, activation, effort, taken };
+            let want = GroupRequest { asize, txg, allocator, activation, effort, taken };
             let found = self.allocate_in(member, &want);
             match found {
                 // Log blocks are written one by one: each goes to another device.
@@ -210,7 +210,11 @@ impl Allocator {
     }
 
     /// Allocates in one group: from the metaslab in use, or else from the best one with room.
-    fn allocate_in(&self, member: &Member, want: &Want<'_>) -> Option<(Range<u64>, MetaslabId)> {
+    fn allocate_in(
+        &self,
+        member: &Member,
+        want: &GroupRequest<'_>,
+    ) -> Option<(Range<u64>, MetaslabId)> {
         let group = &member.group;
         let metaslab = |index: u64| member.vdev.metaslabs.get(usize::try_from(index).ok()?);
         let spread = want.effort == Effort::Usual && want.activation != Activation::Primary;
@@ -284,7 +288,7 @@ fn start_of(ring: &[Member], request: &AllocationRequest, earlier: &[Dva]) -> Op
 
 impl LiveMetaslab {
     /// Allocates from the metaslab if it is still in use; else deactivates it.
-    fn allocate_active(&self, context: &Context, want: &Want<'_>) -> Option<Range<u64>> {
+    fn allocate_active(&self, context: &Context, want: &GroupRequest<'_>) -> Option<Range<u64>> {
         let mut state = self.state.lock();
         let active = state.active.filter(|active| {
             active.activation == want.activation && active.allocator == want.allocator
@@ -322,7 +326,7 @@ impl LiveMetaslab {
     fn allocate_inactive(
         self: &Arc<Self>,
         context: &Context,
-        want: &Want<'_>,
+        want: &GroupRequest<'_>,
     ) -> Option<Range<u64>> {
         let mut state = self.state.lock();
         if !state.available || state.disabled > 0 || !state.may_fit(want.asize) {
@@ -341,8 +345,13 @@ impl LiveMetaslab {
         found
     }
 
-    fn activate(&self, state: &mut MutexGuard<'_, State>, context: &Context, want: &Want<'_>) {
-        let Want { activation, allocator, .. } = *want;
+    fn activate(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        context: &Context,
+        want: &GroupRequest<'_>,
+    ) {
+        let GroupRequest { activation, allocator, .. } = *want;
         if state.active.is_none() && self.group.activate(allocator, activation, self.id.index) {
             self.reweigh(state, &context.features());
             let index = state.weight.index().unwrap_or(0);

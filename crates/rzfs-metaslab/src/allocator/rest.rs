@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts disabled metaslabs and waiting allocations.
 #[derive(Debug, Default)]
-pub(crate) struct Rests {
+pub(crate) struct DisableGate {
     counts: Mutex<Counts>,
     changed: Condvar,
     begun: AtomicU64,
@@ -30,7 +30,7 @@ struct Counts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Quiet(Option<u64>);
 
-impl Rests {
+impl DisableGate {
     /// Begins a rest once no allocation waits.
     pub(crate) fn begin(&self) {
         let mut counts = self.counts.lock();
@@ -71,7 +71,7 @@ impl Rests {
         self.changed.notify_all();
     }
 
-    /// The current state, for [`Rests::was_quiet`].
+    /// The current state, for [`DisableGate::was_quiet`].
     pub(crate) fn now(&self) -> Quiet {
         // The number of begun rests is read last: if both are equal, none was in progress then.
         let ended = self.ended.load(Ordering::Acquire);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_done_during_a_rest_is_done_after_it() {
-        let rests = Rests::default();
+        let rests = DisableGate::default();
         let before = rests.now();
         assert!(rests.was_quiet(before));
         rests.begin();

@@ -14,12 +14,12 @@ use super::topology::Member;
 use std::sync::atomic::Ordering;
 
 /// A member of a rotation.
-pub(crate) trait InTurn {
+pub(crate) trait RotorMember {
     /// Bytes of a turn.
     fn turn(&self) -> u64;
 }
 
-impl InTurn for Member {
+impl RotorMember for Member {
     fn turn(&self) -> u64 {
         self.group.turn.load(Ordering::Relaxed)
     }
@@ -35,12 +35,12 @@ pub(crate) struct Rotor {
 
 impl Rotor {
     /// The index of the current member.
-    pub(crate) fn position(&self, ring: &[impl InTurn]) -> usize {
+    pub(crate) fn position(&self, ring: &[impl RotorMember]) -> usize {
         self.position % ring.len().max(1)
     }
 
     /// Charges the member at an index for `size` bytes, if it is its turn.
-    pub(crate) fn took(&mut self, ring: &[impl InTurn], position: usize, size: u64) {
+    pub(crate) fn took(&mut self, ring: &[impl RotorMember], position: usize, size: u64) {
         let Some(credit) = self.credit_in_turn(ring, position) else { return };
         *credit = credit.saturating_sub_unsigned(size);
         if *credit <= 0 {
@@ -49,14 +49,14 @@ impl Rotor {
     }
 
     /// Ends the turn of the member at an index, whatever remains of it.
-    pub(crate) fn passes(&mut self, ring: &[impl InTurn], position: usize) {
+    pub(crate) fn passes(&mut self, ring: &[impl RotorMember], position: usize) {
         let Some(credit) = self.credit_in_turn(ring, position) else { return };
         *credit = (*credit).min(0);
         self.advance(ring);
     }
 
     /// The remaining credit of the member at an index, if it is its turn.
-    fn credit_in_turn(&mut self, ring: &[impl InTurn], position: usize) -> Option<&mut i64> {
+    fn credit_in_turn(&mut self, ring: &[impl RotorMember], position: usize) -> Option<&mut i64> {
         if position != self.position(ring) {
             return None;
         }
@@ -65,7 +65,7 @@ impl Rotor {
     }
 
     /// Advances to the next member that owes nothing.
-    fn advance(&mut self, ring: &[impl InTurn]) {
+    fn advance(&mut self, ring: &[impl RotorMember]) {
         /// Rounds after which debts are dropped: the largest block is worth fewer usual turns.
         const MOST_ROUNDS: usize = 64;
         for _ in 0..MOST_ROUNDS * ring.len() {
@@ -128,7 +128,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    impl InTurn for u64 {
+    impl RotorMember for u64 {
         fn turn(&self) -> u64 {
             *self
         }

@@ -5,7 +5,7 @@
 
 use super::Allocator;
 use super::metaslab::{FreeTree, LiveMetaslab};
-use super::rest::Rests;
+use super::rest::DisableGate;
 use crate::RangeTree;
 use crate::log::book::MetaslabId;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct TrimBatch {
     metaslab: Arc<LiveMetaslab>,
-    rests: Arc<Rests>,
+    rests: Arc<DisableGate>,
     ranges: Vec<Range<u64>>,
 }
 
@@ -46,7 +46,7 @@ pub struct FreeStep {
 
 impl TrimBatch {
     /// For a metaslab that is already disabled.
-    fn of(metaslab: &Arc<LiveMetaslab>, rests: &Arc<Rests>, ranges: Vec<Range<u64>>) -> Self {
+    fn of(metaslab: &Arc<LiveMetaslab>, rests: &Arc<DisableGate>, ranges: Vec<Range<u64>>) -> Self {
         Self { metaslab: Arc::clone(metaslab), rests: Arc::clone(rests), ranges }
     }
 

@@ -106,8 +106,9 @@ impl SyncedRecording {
             changes: Vec::new(),
             acknowledged: vec![Acknowledged { at: begun, changes: 0, seen }],
         };
-        trouble
-            .mended_while(&open, &devices, || run.play(&open, &simulation, &devices, trouble))?;
+        trouble.run_with_repairs(&open, &devices, || {
+            run.play(&open, &simulation, &devices, trouble)
+        })?;
         open.pool.give_up_waiting();
         drop(open);
         run.histories = devices.histories();

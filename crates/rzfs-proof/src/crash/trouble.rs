@@ -97,7 +97,7 @@ impl Trouble {
     }
 
     /// Runs an operation under supervision: when the pool is suspended, its devices are repaired.
-    pub(super) fn mended_while<T>(
+    pub(super) fn run_with_repairs<T>(
         self,
         open: &OpenPool,
         devices: &SimulatedDevices,

@@ -63,7 +63,7 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
     assert_eq!(number(&pool, DatasetProperty::RefReservation).0, 0);
     assert_eq!(number(&pool, DatasetProperty::Quota), (25 * MIB, local));
     assert_ne!(space(&pool), before);
-    pool.take_back_properties(&record).unwrap();
+    pool.revert_properties(&record).unwrap();
     assert_eq!(space(&pool), before);
     // The own values are applied first; if they cannot be, nothing is changed.
     let own = |values: &[(&str, u64)]| brought(values).values;
@@ -83,7 +83,7 @@ fn space_that_received_properties_set_aside_is_accounted_for() {
     };
     assert_eq!(dir(&pool), (50 * MIB, 28 * MIB));
     assert_eq!(number(&pool, DatasetProperty::RefReservation).0, 15 * MIB);
-    pool.take_back_properties(&record).unwrap();
+    pool.revert_properties(&record).unwrap();
     assert_eq!(space(&pool), before);
     pool.export().unwrap();
     world.judge_chains();

@@ -77,7 +77,7 @@ impl MountedPool {
         if let Some(pool) = writable {
             pool.replay_volumes();
             for log in pool.live().take_given_up_logs() {
-                starter.hear(Notice::GivenUpLog(&log));
+                starter.hear(Notice::DroppedLog(&log));
             }
         }
         let connections = mounter.connections().clone();

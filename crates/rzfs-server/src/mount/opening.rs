@@ -184,7 +184,7 @@ fn opened(
         Access::ReadWrite => {
             let pool = options.open_writable_among(found)?;
             for log in pool.live().take_given_up_logs() {
-                starter.hear(Notice::GivenUpLog(&log));
+                starter.hear(Notice::DroppedLog(&log));
             }
             Ok(Contents::writing(pool)?)
         }

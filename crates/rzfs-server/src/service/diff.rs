@@ -23,7 +23,7 @@ pub(super) fn part(
     };
     let open = |name: &str| pool.datasets().open(name).map_err(unread);
     let (from, to) = (open(&query.from)?, open(&query.to)?);
-    if !to.goes_back_to(&from).map_err(unread)? {
+    if !to.descends_from(&from).map_err(unread)? {
         return Err(cannot(&"\n   Not an earlier snapshot from the same fs"));
     }
     let files =

@@ -30,7 +30,7 @@ impl VdevTree {
         let mut waiting = vec![Vdev::new(self, start)];
         while let Some(vdev) = waiting.pop() {
             vdev.clear_errors();
-            self.give_another_chance(vdev, devices);
+            self.retry_device(vdev, devices);
             waiting.extend(vdev.children());
         }
         // Errors that persist are found again on the next access.
@@ -40,7 +40,7 @@ impl VdevTree {
 
     /// Uses a leaf again if its device is right, and stops using one that has certainly become
     /// something else.
-    fn give_another_chance(&self, vdev: Vdev<'_>, devices: &dyn LeafDevices) {
+    fn retry_device(&self, vdev: Vdev<'_>, devices: &dyn LeafDevices) {
         let Some(leaf) = self.leaf(vdev.node_id()) else { return };
         if vdev.health().state == VdevState::Offline {
             return;

@@ -434,7 +434,7 @@ impl VdevTree {
 /// Drops what a leaf has not confirmed, or owes, until a txg; a leaf that is away is no longer
 /// waited for. The caller has checked that the vdev can do without.
 fn give_up(leaf: &Leaf, portion: Portion, last: Txg) {
-    leaf.resign_if_away();
+    leaf.stop_waiting_if_closed();
     leaf.unconfirmed().give_up(portion, last, |birth| leaf.missing().add(birth));
 }
 

@@ -83,7 +83,7 @@ impl LiveFileSystem {
     /// reserved for name operations.
     fn check_devices(&self) -> Result<(), ZplError> {
         match self.patience() {
-            Patience::Leave if self.engine.lets_wait() => Err(ZplError::Suspended),
+            Patience::Leave if self.engine.is_waiting_allowed() => Err(ZplError::Suspended),
             Patience::Leave | Patience::Wait => Ok(()),
         }
     }

@@ -105,7 +105,7 @@ impl LiveFileSystem {
     }
 
     /// Refuses to add names to something that is not a directory, is removed, or is immutable.
-    pub(super) fn check_grows(&self, directory: &NodeState) -> Result<(), ZplError> {
+    pub(super) fn check_accepts_names(&self, directory: &NodeState) -> Result<(), ZplError> {
         let place = directory.place();
         directory.require_directory()?;
         if directory.znode().links == 0 {
@@ -144,7 +144,7 @@ impl LiveFileSystem {
     ) -> Result<Arc<LiveNode>, ZplError> {
         let parent = self.node(directory)?;
         let mut parent = parent.write();
-        self.check_grows(&parent)?;
+        self.check_accepts_names(&parent)?;
         let place = parent.place();
         let kind = new.kind.kind();
         if let Naming::Name(name) = naming {
@@ -371,7 +371,7 @@ impl LiveFileSystem {
         let gone = || ZplError::NotFound { place: self.place(object) };
         let (state, into) =
             (locked.get(object).ok_or_else(gone)?, locked.get(directory).ok_or_else(gone)?);
-        self.check_grows(into)?;
+        self.check_accepts_names(into)?;
         self.check_link(state, into)?;
         if self.entry(into, name)?.is_some() {
             return Err(ZplError::Exists { place: into.place() });

@@ -75,7 +75,7 @@ impl SettingsObserver for LiveFileSystem {
         self.change_options(|options| follow(options, settings));
         if before == SyncMode::Disabled {
             // Earlier changes have no records.
-            self.distrust_log(self.engine.open_txg());
+            self.mark_unlogged_until(self.engine.open_txg());
         }
     }
 }

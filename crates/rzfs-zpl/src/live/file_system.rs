@@ -101,19 +101,19 @@ impl LiveFileSystem {
     /// Makes operations that would wait for a suspended pool, with files locked, return
     /// [`ZplError::Suspended`] instead: their callers [wait](Self::wait_while_suspended) and retry.
     /// Operations do not wait to be durable either: see
-    /// [`LiveFileSystem::leaves_commits_to_callers`]. Permanent.
-    pub fn leave_waiting_to_callers(&self) {
+    /// [`LiveFileSystem::callers_must_commit`]. Permanent.
+    pub fn set_callers_wait(&self) {
         let _ = self.callers_wait.set(());
     }
 
     /// Whether callers wait instead of operations.
-    pub(super) fn leaves_waiting_to_callers(&self) -> bool {
+    pub(super) fn callers_wait_for_pool(&self) -> bool {
         self.callers_wait.get().is_some()
     }
 
     /// What operations do that would wait for a suspended pool.
     pub(super) fn patience(&self) -> Patience {
-        match self.leaves_waiting_to_callers() {
+        match self.callers_wait_for_pool() {
             true => Patience::Leave,
             false => Patience::Wait,
         }

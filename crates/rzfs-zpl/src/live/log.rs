@@ -106,7 +106,7 @@ impl LiveFileSystem {
     }
 
     /// Notes that operations up to `txg` may lack records.
-    pub(super) fn distrust_log(&self, txg: Txg) {
+    pub(super) fn mark_unlogged_until(&self, txg: Txg) {
         if let Some(log) = self.log.get() {
             log.add_unlogged(txg);
         }
@@ -441,9 +441,7 @@ impl LiveFileSystem {
     /// Makes an operation durable before it ends with `sync=always`, unless callers do.
     pub(super) fn commit_always(&self, object: ObjectId) -> Result<(), ZplError> {
         match self.options().sync_mode {
-            SyncMode::Always
-                if !self.source.replay.is_on() && !self.leaves_waiting_to_callers() =>
-            {
+            SyncMode::Always if !self.source.replay.is_on() && !self.callers_wait_for_pool() => {
                 self.commit(&[object])
             }
             _ => Ok(()),
@@ -452,10 +450,10 @@ impl LiveFileSystem {
 
     /// Whether callers must [commit](Self::commit) changes before they report them as done: all
     /// changes are to be durable (`sync=always`), and waiting
-    /// [is left to callers](Self::leave_waiting_to_callers).
+    /// [is left to callers](Self::set_callers_wait).
     #[must_use]
-    pub fn leaves_commits_to_callers(&self) -> bool {
-        self.leaves_waiting_to_callers() && self.options().sync_mode == SyncMode::Always
+    pub fn callers_must_commit(&self) -> bool {
+        self.callers_wait_for_pool() && self.options().sync_mode == SyncMode::Always
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Why the version of a file system cannot be raised.
 #[derive(Debug, thiserror::Error)]
-pub enum NotRaised {
+pub enum UpgradeError {
     /// Files of its version cannot be changed.
     #[error("version {0} cannot be raised by this software yet")]
     TooOld(u64),
@@ -27,7 +27,7 @@ pub enum NotRaised {
     Files(Box<ZplError>),
 }
 
-impl From<ZplError> for NotRaised {
+impl From<ZplError> for UpgradeError {
     fn from(error: ZplError) -> Self {
         Self::Files(Box::new(error))
     }
@@ -37,22 +37,22 @@ impl From<ZplError> for NotRaised {
 /// newer one is left alone. The set must be unused meanwhile. `seed` is a random number.
 ///
 /// # Errors
-/// [`NotRaised`].
+/// [`UpgradeError`].
 pub fn raise_version(
     objset: &LiveObjset,
     engine: &Arc<TxgEngine>,
     (pool_version, wanted): (u64, ZplVersion),
     seed: u64,
-) -> Result<(), NotRaised> {
+) -> Result<(), UpgradeError> {
     let present = MasterNode::read(objset, pool_version)?.version;
     if present >= wanted {
         return Ok(());
     }
     if wanted > ZplVersion::newest_of_pool(pool_version) {
-        return Err(NotRaised::OldPool);
+        return Err(UpgradeError::OldPool);
     }
     if present < ZplVersion::USERSPACE {
-        return Err(NotRaised::TooOld(present.number()));
+        return Err(UpgradeError::TooOld(present.number()));
     }
     let mut master = Table::open(objset, MASTER_NODE, ObjectType::MASTER_NODE)?;
     let tx = engine.begin_unthrottled(&[master.object()]).map_err(ZplError::from)?;

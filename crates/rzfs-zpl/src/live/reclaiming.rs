@@ -128,7 +128,7 @@ impl LiveFileSystem {
             }
             Err(error) => return Err(error.into()),
         };
-        let ObjectsToDestroy { objects: goes, divisible } = self.doomed_with(live)?;
+        let ObjectsToDestroy { objects: goes, divisible } = self.objects_to_destroy(live)?;
         let blocks = goes.iter().map(LiveObject::blocks_on_disk).fold(0, u64::saturating_add);
         let (open, room) = self.engine.room_for_frees();
         if blocks > room {
@@ -154,7 +154,7 @@ impl LiveFileSystem {
     }
 
     /// An unlinked file and the objects destroyed with it.
-    fn doomed_with(&self, file: LiveObject) -> Result<ObjectsToDestroy, ZplError> {
+    fn objects_to_destroy(&self, file: LiveObject) -> Result<ObjectsToDestroy, ZplError> {
         let znode = decode_znode(&file, &self.source.schema.read())?;
         let state = NodeState::new(file.clone(), znode, &self.source.open_names);
         let mut objects = Vec::new();

@@ -69,7 +69,7 @@ impl LiveFileSystem {
     }
 
     /// Refuses a removal that the flags of the file or the directory forbid.
-    pub(super) fn check_goes(
+    pub(super) fn check_removable(
         &self,
         directory: &NodeState,
         state: &NodeState,
@@ -181,7 +181,7 @@ impl LiveFileSystem {
             (Removal::Directory, false) => return Err(ZplError::NotDirectory { place }),
             _ => {}
         }
-        self.check_goes(parent, state)?;
+        self.check_removable(parent, state)?;
         self.check_empty(state)?;
         // A file that cannot be freed keeps its name, except in replay.
         if links_after(state) == 0 && !self.source.replay.is_on() {

@@ -196,8 +196,8 @@ impl LiveFileSystem {
         let (source_dir, target_dir) =
             (self.of(locked, from.directory)?, self.of(locked, to.directory)?);
         let source = self.of(locked, found.source.id())?;
-        self.check_goes(source_dir, source)?;
-        self.check_grows(target_dir)?;
+        self.check_removable(source_dir, source)?;
+        self.check_accepts_names(target_dir)?;
         let moves = from.directory != to.directory;
         if moves {
             self.check_project(source, target_dir)?;
@@ -217,7 +217,7 @@ impl LiveFileSystem {
         if mode == RenameMode::NoReplace {
             return Err(ZplError::Exists { place: target_dir.place() });
         }
-        self.check_goes(target_dir, target)?;
+        self.check_removable(target_dir, target)?;
         if mode == RenameMode::Exchange {
             if moves {
                 self.check_project(target, source_dir)?;
@@ -256,7 +256,7 @@ impl LiveFileSystem {
             return Ok(false);
         }
         let plan = if same_entry {
-            self.check_goes(self.of(locked, from.directory)?, self.of(locked, source)?)?;
+            self.check_removable(self.of(locked, from.directory)?, self.of(locked, source)?)?;
             self.plan_respelling(locked, source, to, old_name)?
         } else {
             self.check_rename(locked, found, from, to, mode)?;

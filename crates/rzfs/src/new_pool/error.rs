@@ -3,7 +3,7 @@
 use super::PoolNameError;
 use crate::setting::SettingError;
 use crate::vdev_request::VdevRequestError;
-use rzfs_dsl::live::{ChangeError, NotCreated};
+use rzfs_dsl::live::{ChangeError, CreatePoolError};
 use rzfs_format::features::Feature;
 use rzfs_vdev::ConfigError;
 use rzfs_vdev::create::PlanError;
@@ -67,6 +67,6 @@ pub enum CreateError {
         /// The pool.
         pool: String,
         /// The reason.
-        source: NotCreated,
+        source: CreatePoolError,
     },
 }

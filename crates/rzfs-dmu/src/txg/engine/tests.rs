@@ -163,10 +163,10 @@ fn nobody_waits_for_ever_while_a_pool_is_suspended() {
     assert_eq!(engine.begin_freeing(&[], Patience::Wait).map(drop), Err(Stopped.into()));
     assert_eq!(engine.begin_with(&[], Patience::Leave).map(drop), Err(Stopped.into()));
     assert_eq!(engine.wait_synced(txg), Err(Stopped));
-    assert!(!engine.lets_wait());
+    assert!(!engine.is_waiting_allowed());
     engine.wait_while_suspended();
     engine.suspend(SuspendedPolicy::Wait);
-    assert!(engine.lets_wait());
+    assert!(engine.is_waiting_allowed());
     assert_eq!(engine.wait_synced_unless_suspended(txg), Err(Stopped));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| engine.begin(&[]).map(|tx| tx.txg()));

@@ -24,7 +24,7 @@ impl TxgEngine {
 
     /// Whether the pool is suspended and transactions wait until it resumes.
     #[must_use]
-    pub fn lets_wait(&self) -> bool {
+    pub fn is_waiting_allowed(&self) -> bool {
         let state = self.state.lock();
         state.suspended == Some(SuspendedPolicy::Wait) && !state.is_over
     }
@@ -87,7 +87,7 @@ impl TxgEngine {
         Ok(())
     }
 
-    /// Waits while [`TxgEngine::lets_wait`] holds.
+    /// Waits while [`TxgEngine::is_waiting_allowed`] holds.
     pub fn wait_while_suspended(&self) {
         let mut state = self.state.lock();
         while state.suspended == Some(SuspendedPolicy::Wait) && !state.is_over {

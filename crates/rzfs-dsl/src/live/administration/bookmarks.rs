@@ -140,16 +140,16 @@ impl TaskContext<'_> {
             BookmarkRecord { redaction: None, ..mark }
         } else {
             let snapshot = self.snapshot(source)?;
-            if !self.has_before(place.head, snapshot.id)? {
+            if !self.has_in_history(place.head, snapshot.id)? {
                 return Err(not_ancestor().into());
             }
-            self.mark_of(snapshot.id)?
+            self.bookmark_record_of(snapshot.id)?
         };
         Ok((place.head, mark))
     }
 
     /// Whether a snapshot belongs to a head or to its chain of origins.
-    fn has_before(&self, head: ObjectId, snapshot: ObjectId) -> Result<bool, LiveError> {
+    fn has_in_history(&self, head: ObjectId, snapshot: ObjectId) -> Result<bool, LiveError> {
         let chain = self.chain(head, None)?;
         Ok(chain.iter().skip(1).any(|(id, _)| *id == snapshot))
     }
@@ -171,7 +171,7 @@ impl TaskContext<'_> {
     }
 
     /// The bookmark of a snapshot.
-    fn mark_of(&mut self, id: ObjectId) -> Result<BookmarkRecord, LiveError> {
+    fn bookmark_record_of(&mut self, id: ObjectId) -> Result<BookmarkRecord, LiveError> {
         let snapshot = self.dataset(id)?;
         let identity = field(&self.mos, id, IV_SET)?.unwrap_or_default();
         let mut mark = BookmarkRecord {

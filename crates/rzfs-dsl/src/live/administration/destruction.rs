@@ -84,10 +84,10 @@ impl TaskContext<'_> {
         dir: &DslDir,
         head: &DslDataset,
     ) -> Result<(), TaskError> {
-        self.leave_refreservation(place, dir)?;
-        self.leave_features(place.head).unless_damaged(left_behind)?;
-        self.leave_scan(place.head).unless_damaged(left_behind)?;
-        self.leave_origin(place, dir, head)?;
+        self.release_refreservation(place, dir)?;
+        self.release_features(place.head).unless_damaged(left_behind)?;
+        self.remove_head_from_scan(place.head).unless_damaged(left_behind)?;
+        self.unlink_from_origin(place, dir, head)?;
         let removed = livelist::remove(&self.mos, &mut self.state.features, place.dir);
         removed.unless_damaged(left_behind)?;
         if let Some(list) = head.deadlist {
@@ -140,7 +140,7 @@ impl TaskContext<'_> {
     }
 
     /// Returns the part of the head's reservation that is not used.
-    fn leave_refreservation(&mut self, place: &Place, dir: &DslDir) -> Result<(), TaskError> {
+    fn release_refreservation(&mut self, place: &Place, dir: &DslDir) -> Result<(), TaskError> {
         let old = self
             .own_number(place.dir, DatasetProperty::RefReservation)
             .unless_damaged(left_behind)?;
@@ -154,7 +154,7 @@ impl TaskContext<'_> {
     }
 
     /// Ends the dataset's use of features (spec 04, section 3.4).
-    pub(super) fn leave_features(&mut self, head: ObjectId) -> Result<(), TaskError> {
+    pub(super) fn release_features(&mut self, head: ObjectId) -> Result<(), TaskError> {
         if !is_extended(&self.mos, head)? {
             return Ok(());
         }
@@ -167,7 +167,7 @@ impl TaskContext<'_> {
     }
 
     /// Removes a clone from its origin and from the origin's directory.
-    fn leave_origin(
+    fn unlink_from_origin(
         &mut self,
         place: &Place,
         dir: &DslDir,
@@ -243,9 +243,9 @@ impl TaskContext<'_> {
     ) -> Result<(), TaskError> {
         if !self.state.features.is_enabled(Feature::AsyncDestroy) {
             if let Some(list) = self.list_of_next_txg() {
-                self.hand_to_freer(dir, sums)?;
-                let put_off = self.put_off(list, blocks);
-                return Ok(put_off.unless_damaged(left_behind).map(drop)?);
+                self.charge_free_dir(dir, sums)?;
+                let queue_tree_blocks = self.queue_tree_blocks(list, blocks);
+                return Ok(queue_tree_blocks.unless_damaged(left_behind).map(drop)?);
             }
             let pipeline = self.mos.objset().pipeline();
             let free = |pointer: &_| self.free(pointer);
@@ -253,7 +253,7 @@ impl TaskContext<'_> {
             let dirs = &mut self.state.dirs;
             return Ok(dirs.charge(&self.mos, dir, SpaceClass::Head, -sums)?);
         }
-        self.hand_to_freer(dir, sums)?;
+        self.charge_free_dir(dir, sums)?;
         let (mos, state) = (self.mos, &mut *self.state);
         let list = &mut state.frees.destroyed;
         let added = DestroyedList::add(list, &mos, &mut state.features, blocks, sums);
@@ -268,7 +268,11 @@ impl TaskContext<'_> {
     }
 
     /// Puts all blocks below a root that were born after a txg on a list.
-    fn put_off(&self, list: ObjectId, blocks: (BlockPointer, Txg)) -> Result<(), LiveError> {
+    fn queue_tree_blocks(
+        &self,
+        list: ObjectId,
+        blocks: (BlockPointer, Txg),
+    ) -> Result<(), LiveError> {
         let (mos, deflation) = (self.mos, self.deflation());
         let waiting = RefCell::new(Vec::with_capacity(BATCH));
         let append = |pointers: &mut Vec<BlockPointer>| {
@@ -289,7 +293,7 @@ impl TaskContext<'_> {
     }
 
     /// Charges the directory of pending frees instead of a dataset's own.
-    pub(super) fn hand_to_freer(
+    pub(super) fn charge_free_dir(
         &mut self,
         dir: ObjectId,
         sums: SpaceDelta,
@@ -310,12 +314,12 @@ impl TaskContext<'_> {
         }
         let forgotten = error_log::forget(&self.mos, &self.state.features, place.head);
         forgotten.unless_damaged(left_behind)?;
-        self.leave_pool(place.head).unless_damaged(left_behind)?;
+        self.clear_bootfs(place.head).unless_damaged(left_behind)?;
         self.destroy_extended(place.head)
     }
 
     /// Ends the use of a head or snapshot as the pool's boot file system.
-    pub(super) fn leave_pool(&mut self, head: ObjectId) -> Result<(), LiveError> {
+    pub(super) fn clear_bootfs(&mut self, head: ObjectId) -> Result<(), LiveError> {
         let mos = self.mos;
         if let Some(properties) = mos.object_of(DIRECTORY, "pool_props")?
             && mos.number(properties, PoolProperty::BootFs.name())? == Some(head.get())
@@ -404,7 +408,7 @@ impl TaskContext<'_> {
         }
         self.state.dirs.forget(place.dir);
         self.pool.accounts.close_dir(place.dir);
-        self.leave_key(place.dir).unless_damaged(left_behind)?;
+        self.release_key(place.dir).unless_damaged(left_behind)?;
         self.destroy_extended(place.dir)
     }
 

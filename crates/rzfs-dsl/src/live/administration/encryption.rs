@@ -314,7 +314,7 @@ impl TaskContext<'_> {
     }
 
     /// Drops the keys of a directory that is destroyed.
-    pub(super) fn leave_key(&mut self, dir: ObjectId) -> Result<(), TaskError> {
+    pub(super) fn release_key(&mut self, dir: ObjectId) -> Result<(), TaskError> {
         self.pool.keyring.forget_root(dir);
         if let Some(key) = key_object::of_dir(&self.mos, dir)? {
             if key_object::references(&self.mos, key)? <= 1 {

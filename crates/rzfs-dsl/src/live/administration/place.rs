@@ -25,7 +25,7 @@ pub(super) struct Place {
 }
 
 /// Refuses names that are hidden from administrators, such as receives in progress.
-pub(super) fn refuse_hidden(name: &str) -> Result<(), ChangeError> {
+pub(super) fn check_not_hidden(name: &str) -> Result<(), ChangeError> {
     match name.contains('%') {
         true => Err(ChangeError::InvalidName { name: name.to_owned() }),
         false => Ok(()),

@@ -7,7 +7,7 @@
 //! What belonged to the head's directory up to `O` then belongs to the clone's.
 
 use super::counts::Counted;
-use super::place::{Place, refuse_hidden};
+use super::place::{Place, check_not_hidden};
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::live::LiveError;
@@ -55,7 +55,7 @@ impl TaskContext<'_> {
     pub(crate) fn promote(&mut self, name: &str) -> Result<(), TaskError> {
         let promotion = self.check(|this| this.check_promotion(name))?;
         self.require_space(SpaceTier::Reserved)?;
-        self.hand_root_over(&promotion)?;
+        self.transfer_encryption_root(&promotion)?;
         self.exchange_places(&promotion)?;
         self.exchange_clones(&promotion)?;
         self.move_bookmarks(&promotion)?;
@@ -74,7 +74,7 @@ impl TaskContext<'_> {
 
     fn check_promotion(&mut self, name: &str) -> Result<Promotion, TaskError> {
         let not_a_clone = || ChangeError::NotAClone { name: name.to_owned() };
-        refuse_hidden(name)?;
+        check_not_hidden(name)?;
         let clone = self.head(name)?;
         let clone_dir = self.dir(clone.dir)?;
         let origin = clone_dir.origin.ok_or_else(not_a_clone)?;
@@ -316,7 +316,7 @@ impl TaskContext<'_> {
     }
 
     /// Makes the clone the encryption root if its origin was.
-    fn hand_root_over(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
+    fn transfer_encryption_root(&mut self, promotion: &Promotion) -> Result<(), TaskError> {
         let Promotion { clone, origin, keys_of_root, .. } = promotion;
         if keys_of_root.is_empty() {
             return Ok(());
@@ -432,7 +432,7 @@ impl TaskContext<'_> {
         }
         let next = of_clone.last().and_then(|(_, oldest)| oldest.deadlist);
         let freed = self.freed_sums(next)?;
-        Ok(self.tell_bookmarks(clone.head, snapshot, freed)?)
+        Ok(self.update_bookmark_sums(clone.head, snapshot, freed)?)
     }
 
     /// Moves the origin's snapshots to the clone.

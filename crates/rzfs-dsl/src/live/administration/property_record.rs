@@ -78,10 +78,7 @@ impl TaskContext<'_> {
     }
 
     /// Reverts a change of properties.
-    pub(crate) fn take_back_properties(
-        &mut self,
-        record: &PropertyRecord,
-    ) -> Result<(), TaskError> {
+    pub(crate) fn revert_properties(&mut self, record: &PropertyRecord) -> Result<(), TaskError> {
         let place = self.check(|this| {
             let place = this.place_of(record)?;
             let zap = this.dir(place.dir)?.properties;

@@ -49,7 +49,7 @@ pub struct ReceivedProperties {
 
 impl ReceivedProperties {
     /// Whether only the values of the stream apply.
-    const fn asks_for_nothing(&self) -> bool {
+    const fn is_empty_request(&self) -> bool {
         self.hidden.is_empty() && self.inherited.is_empty() && self.own.is_empty()
     }
 }
@@ -63,7 +63,7 @@ const LIMITS: [DatasetProperty; 4] = [
 ];
 
 /// The received properties that are valid.
-struct Judged {
+struct ValidatedProperties {
     place: Place,
     changes: Vec<PropertyChange>,
     /// Properties whose received value is to have no effect.
@@ -89,12 +89,12 @@ impl TaskContext<'_> {
             return self.receive_snapshot_properties((name, head, snapshot), &brought.values);
         }
         let judged = self.check(|this| this.judge(name, brought))?;
-        let Judged { place, changes, hidden, inherited, own, refused } = judged;
+        let ValidatedProperties { place, changes, hidden, inherited, own, refused } = judged;
         self.require_space(SpaceTier::Reserved)?;
         let zap = self.properties_of(place.dir)?;
         let reserved = self.own_number(place.dir, DatasetProperty::RefReservation)?;
         match brought.earlier {
-            EarlierValues::Kept if brought.asks_for_nothing() => {}
+            EarlierValues::Kept if brought.is_empty_request() => {}
             // Values requested by the user must survive the next stream.
             EarlierValues::Kept => property_values::note_received(&self.mos, zap)?,
             EarlierValues::Replaced => {
@@ -127,7 +127,11 @@ impl TaskContext<'_> {
         Ok(refused)
     }
 
-    fn judge(&mut self, name: &str, brought: &ReceivedProperties) -> Result<Judged, TaskError> {
+    fn judge(
+        &mut self,
+        name: &str,
+        brought: &ReceivedProperties,
+    ) -> Result<ValidatedProperties, TaskError> {
         let place = self.head(name)?;
         let kind = match self.objset_type(place.head)? {
             ObjsetType::Zvol => DatasetKind::Volume,
@@ -155,19 +159,19 @@ impl TaskContext<'_> {
                 EarlierValues::Replaced => property_values::has_received(&self.mos, zap),
                 EarlierValues::Kept | EarlierValues::Absent => Ok(true),
             };
-            let lets_received = match properties {
+            let allows_received = match properties {
                 Some(zap) if own_stay(zap)? => {
                     let stored =
                         StoredValue::read(&self.mos, (zap, Owner::Directory), &change.name)?;
-                    stored.lets_received()
+                    stored.allows_received()
                 }
                 Some(_) | None => true,
             };
-            let is_effective = lets_received && own.iter().all(|own| own.name != change.name);
+            let is_effective = allows_received && own.iter().all(|own| own.name != change.name);
             if is_effective { effective.push(change) } else { changes.push(change) }
         }
         let gone = match properties {
-            Some(zap) => self.limits_gone(zap, kind, brought)?,
+            Some(zap) => self.dropped_limits(zap, kind, brought)?,
             None => Vec::new(),
         };
         let together: Vec<_> = effective.iter().chain(&own).chain(&gone).cloned().collect();
@@ -187,11 +191,11 @@ impl TaskContext<'_> {
         if had.iter().any(|change| change.limit() == Some(Limit::Count)) {
             self.check_counting(place.dir)?;
         }
-        Ok(Judged { place, changes, hidden, inherited, own, refused })
+        Ok(ValidatedProperties { place, changes, hidden, inherited, own, refused })
     }
 
     /// Limits that are dropped as others are received, without a replacement.
-    fn limits_gone(
+    fn dropped_limits(
         &self,
         zap: ObjectId,
         kind: DatasetKind,
@@ -202,7 +206,7 @@ impl TaskContext<'_> {
         for limit in LIMITS.map(DatasetProperty::name) {
             let stored = StoredValue::read(&self.mos, (zap, Owner::Directory), limit)?;
             let goes = match knows_received {
-                true => stored.lets_received() && stored.received.is_some(),
+                true => stored.allows_received() && stored.received.is_some(),
                 false => stored.is_own(),
             };
             let comes = brought.values.iter().chain(&brought.own).any(|(name, _)| name == limit);

@@ -587,7 +587,7 @@ impl TaskContext<'_> {
         let lost = |error: &LiveError| tracing::warn!(%error, "an intent log is lost");
         self.state.frees.now.extend(log.unless_damaged(lost)?.unwrap_or_default());
         for place in [&target, &received] {
-            self.leave_scan(place.head).unless_damaged(left_behind)?;
+            self.remove_head_from_scan(place.head).unless_damaged(left_behind)?;
             let removed = livelist::remove(&self.mos, &mut self.state.features, place.dir);
             removed.unless_damaged(left_behind)?;
         }
@@ -739,7 +739,7 @@ impl TaskContext<'_> {
             snapshot.unique = new.left_to_source;
             mos.set_record(source, &snapshot)?;
         }
-        self.tell_bookmarks(target.head, &snapshot, new.deadlist).unless_damaged(
+        self.update_bookmark_sums(target.head, &snapshot, new.deadlist).unless_damaged(
             |error| tracing::warn!(%error, "bookmarks are wrong about what was freed"),
         )?;
         let reserved = self.own_number(target.dir, DatasetProperty::RefReservation)?;
@@ -773,7 +773,7 @@ impl TaskContext<'_> {
     }
 
     /// Updates a snapshot's bookmarks with what the contents after it have lost.
-    pub(super) fn tell_bookmarks(
+    pub(super) fn update_bookmark_sums(
         &mut self,
         head: ObjectId,
         snapshot: &DslDataset,

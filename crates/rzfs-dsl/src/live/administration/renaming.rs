@@ -1,7 +1,7 @@
 //! Renaming file systems and volumes within their pool (spec 04, section 11.5).
 
 use super::counts::Counted;
-use super::place::{Place, check_new_name, refuse_hidden};
+use super::place::{Place, check_new_name, check_not_hidden};
 use super::{TaskContext, TaskError};
 use crate::dataset::DatasetName;
 use crate::dataset::limits::MAX_DEPTH;
@@ -52,7 +52,7 @@ impl TaskContext<'_> {
     }
 
     fn check_rename<'a>(&mut self, from: &str, to: &'a str) -> Result<Move<'a>, TaskError> {
-        refuse_hidden(from)?;
+        check_not_hidden(from)?;
         let place = self.head(from)?;
         let dir = self.dir(place.dir)?;
         let crosses = || ChangeError::CrossesPools { name: from.to_owned() };

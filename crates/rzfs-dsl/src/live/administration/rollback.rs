@@ -63,7 +63,7 @@ impl TaskContext<'_> {
         let log = open.replace(self.mos.tx(), contents).log_blocks().map_err(LiveError::from);
         let lost = |error: &LiveError| tracing::warn!(%error, "an intent log is lost");
         self.state.frees.now.extend(log.unless_damaged(lost)?.unwrap_or_default());
-        self.leave_scan(place.head).unless_damaged(left_behind)?;
+        self.remove_head_from_scan(place.head).unless_damaged(left_behind)?;
         self.take_features(place.head, *id)?;
         let removed = livelist::remove(&self.mos, &mut self.state.features, place.dir);
         removed.unless_damaged(left_behind)?;

@@ -58,7 +58,7 @@ impl TaskContext<'_> {
     }
 
     /// Skips a head that is destroyed.
-    pub(super) fn leave_scan(&mut self, head: ObjectId) -> Result<(), TaskError> {
+    pub(super) fn remove_head_from_scan(&mut self, head: ObjectId) -> Result<(), TaskError> {
         let Some(mut scan) = self.scan()? else { return Ok(()) };
         if let Some(queue) = scan.queue() {
             self.mos.remove(queue, number_key(head.get()).as_str())?;
@@ -88,7 +88,7 @@ impl TaskContext<'_> {
     }
 
     /// Makes a scan visit the successor of a snapshot that is destroyed.
-    pub(super) fn leave_snapshot_in_scan(
+    pub(super) fn remove_snapshot_from_scan(
         &mut self,
         snapshot: ObjectId,
         next: ObjectId,

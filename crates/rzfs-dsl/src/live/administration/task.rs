@@ -76,7 +76,7 @@ impl From<LiveError> for TaskError {
 
 /// What tasks change or notify besides the pool's own objects.
 #[derive(Debug)]
-pub(crate) struct TaskSurroundings {
+pub(crate) struct TaskEnvironment {
     /// The name of the pool.
     pub(crate) name: String,
     pub(crate) environment: Arc<dyn Environment>,
@@ -93,7 +93,7 @@ pub(crate) struct TaskSurroundings {
 
 /// The context of a task.
 pub(crate) struct TaskContext<'a> {
-    pub(crate) pool: &'a TaskSurroundings,
+    pub(crate) pool: &'a TaskEnvironment,
     /// The vdevs of the pool in this txg.
     pub(crate) vdevs: &'a VdevTree,
     pub(crate) state: &'a mut SyncState,

@@ -16,6 +16,6 @@ mod run;
 mod sweeps;
 mod walk;
 
-pub use news::{SweepNews, SweepObserver};
+pub use news::{SweepEvent, SweepObserver};
 pub use order::SweepOrder;
 pub(crate) use sweeps::{SweepRecords, Sweeps};

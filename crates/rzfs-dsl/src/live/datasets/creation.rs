@@ -92,7 +92,7 @@ impl Maker<'_> {
     }
 
     /// Creates the directories and datasets that every pool has.
-    pub(crate) fn found_pool(&mut self, root: NameLookup) -> Result<Foundation, LiveError> {
+    pub(crate) fn create_foundation(&mut self, root: NameLookup) -> Result<Foundation, LiveError> {
         let mos = self.mos;
         let now = self.environment.now();
         let root_dir = self.dirs.create(&mos, None, now)?;

@@ -108,9 +108,9 @@ impl FreeLists {
         if at_once {
             dead.iter().try_for_each(|pointer| freer.free(pointer))?;
         } else if !dead.is_empty() {
-            let put_off =
+            let queue_tree_blocks =
                 bpobj::append(mos, self.deferred, (&dead, ListMark::Allocated), deflation);
-            put_off.unless_damaged(|error| {
+            queue_tree_blocks.unless_damaged(|error| {
                 tracing::warn!(%error, "blocks are leaked");
                 dead.iter().for_each(|pointer| freer.leaks.add(deflation.of(pointer)));
             })?;
@@ -211,7 +211,7 @@ impl FreeLists {
             sums += deleted.unwrap_or_default();
         }
         let list = &mut self.destroyed;
-        sums += DestroyedList::work_off(list, mos, features, left, (deflation, free))?;
+        sums += DestroyedList::drain_some(list, mos, features, left, (deflation, free))?;
         let Some(dir) = self.free_dir else { return Ok(()) };
         let mut charged = dirs.charge(mos, dir, SpaceClass::Head, -sums);
         if !self.has_background() {

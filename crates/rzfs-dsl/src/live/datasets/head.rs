@@ -393,7 +393,7 @@ impl LiveDataset {
             leaks.add(lost);
         }
         self.charge(around, &mut phys, born, freed)?;
-        self.bury(around, &mut phys, &dead)?;
+        self.add_to_deadlist(around, &mut phys, &dead)?;
         around.frees.append(&mut frees);
         around.shared.append(&mut shared);
         let LogSpaceChange { mut frees, mut shared } = contents.log_space().take(mos.tx().txg());
@@ -447,7 +447,7 @@ impl LiveDataset {
 
     /// Puts blocks of the previous snapshot on the dead list. What cannot be put on a damaged one
     /// is leaked when its last snapshot is destroyed.
-    fn bury(
+    fn add_to_deadlist(
         &self,
         around: &mut SyncTargets<'_>,
         phys: &mut DslDataset,

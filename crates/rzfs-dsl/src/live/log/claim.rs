@@ -29,7 +29,7 @@ const MAX_AHEAD: u64 = 1 << 32;
 #[derive(Debug)]
 pub(crate) struct LogClaims {
     heads: Vec<HeadClaim>,
-    given_up: Vec<GivenUpLog>,
+    given_up: Vec<DroppedLog>,
     /// The youngest block's txg: the first txg comes after it.
     last_birth: Txg,
 }
@@ -37,7 +37,7 @@ pub(crate) struct LogClaims {
 /// An intent log of which not everything is done, and nobody waits for the rest: what only the log had
 /// is lost.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum GivenUpLog {
+pub enum DroppedLog {
     /// A log device is missing.
     #[error(
         "'{dataset}': the intent log is given up, as a log device is missing; changes that are \
@@ -153,7 +153,7 @@ impl LogClaims {
             }
             let claim = match header.claim_txg {
                 _ if drops_logs => {
-                    claims.given_up.push(GivenUpLog::Whole { dataset: name() });
+                    claims.given_up.push(DroppedLog::Whole { dataset: name() });
                     Some(drop_log(pool, &dataset, objset.id(), &header))
                 }
                 None => {
@@ -172,7 +172,7 @@ impl LogClaims {
     }
 
     /// The dropped logs.
-    pub(crate) fn given_up(&self) -> &[GivenUpLog] {
+    pub(crate) fn given_up(&self) -> &[DroppedLog] {
         &self.given_up
     }
 
@@ -211,7 +211,7 @@ fn claim_log(
     dataset: &Dataset,
     objset: ObjsetId,
     header: ZilHeader,
-    (missing_logs, given_up): (MissingLogs, &mut Vec<GivenUpLog>),
+    (missing_logs, given_up): (MissingLogs, &mut Vec<DroppedLog>),
 ) -> Result<Option<(HeadClaim, Txg)>, NotWritable> {
     let mut claimant = Claimant {
         pool,
@@ -238,7 +238,7 @@ fn claim_log(
     };
     match end {
         Some(end) if missing_logs == MissingLogs::Ignore => {
-            given_up.push(GivenUpLog::Rest { dataset: name, end });
+            given_up.push(DroppedLog::Rest { dataset: name, end });
         }
         Some(end) => return Err(unreadable(name, end)),
         None => {}
@@ -366,7 +366,7 @@ impl Claimant<'_> {
 impl Stop {
     /// The consequence of an unreadable block that block `seq` of the log refers to.
     fn of_error(seq: u64, source: BlockError) -> Self {
-        match source.is_of_devices() {
+        match source.is_device_error() {
             true => Self::Unreadable(ChainEnd::Unreadable { seq, source }),
             false => Self::Ends,
         }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// What the intent logs of heads need of their pool.
 #[derive(Debug)]
-pub(crate) struct LogSurroundings {
+pub(crate) struct LogEnvironment {
     pub(crate) engine: Arc<TxgEngine>,
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) devices: Arc<PoolDevices>,
@@ -34,7 +34,7 @@ pub(crate) struct LogSurroundings {
 /// The intent log of a head, for the writers of its files.
 #[derive(Clone)]
 pub struct HeadLog {
-    pub(super) pool: Arc<LogSurroundings>,
+    pub(super) pool: Arc<LogEnvironment>,
     pub(super) dataset: Arc<LiveDataset>,
     pub(super) contents: Arc<Generation>,
 }
@@ -47,7 +47,7 @@ impl fmt::Debug for HeadLog {
 
 impl HeadLog {
     pub(crate) fn new(
-        pool: &Arc<LogSurroundings>,
+        pool: &Arc<LogEnvironment>,
         dataset: &Arc<LiveDataset>,
         contents: &Arc<Generation>,
     ) -> Self {

@@ -77,7 +77,7 @@ impl IntentLog {
     }
 
     /// Whether log devices still have the blocks of the chain; otherwise it ends.
-    pub(crate) fn goes_on_with(&self, trust: LogTrust) -> bool {
+    pub(crate) fn still_trusts(&self, trust: LogTrust) -> bool {
         self.chain.lock().require_trust(trust).is_ok()
     }
 

@@ -248,9 +248,9 @@ impl LivePool {
     ///
     /// # Errors
     /// [`ChangeError`]: the dataset was destroyed, or it cannot be changed.
-    pub fn take_back_properties(&self, record: &PropertyRecord) -> Result<(), ChangeError> {
+    pub fn revert_properties(&self, record: &PropertyRecord) -> Result<(), ChangeError> {
         let record = record.clone();
-        self.tasks.administer(move |context| context.take_back_properties(&record))
+        self.tasks.administer(move |context| context.revert_properties(&record))
     }
 
     /// Removes a property's own value.

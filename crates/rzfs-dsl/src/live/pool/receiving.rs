@@ -58,7 +58,7 @@ impl LivePool {
                 Ok(begun.and_then(|begun| heads.get(begun.head).map(|head| (begun, head))))
             });
             let begun = match begun {
-                Err(ChangeError::Busy { .. }) if self.clear_left_receive(target) => continue,
+                Err(ChangeError::Busy { .. }) if self.destroy_abandoned_receive(target) => continue,
                 begun => begun?,
             };
             if let Some((begun, dataset)) = begun {
@@ -160,7 +160,7 @@ impl LivePool {
 
     /// Destroys an abandoned partial receive of a target, left because the pool was suspended when
     /// it was to be destroyed. Returns whether there was one.
-    fn clear_left_receive(&self, target: &str) -> bool {
+    fn destroy_abandoned_receive(&self, target: &str) -> bool {
         let Some(_nobody_ends) = self.ending_receive.try_lock() else { return false };
         let left = self.dataset_tree().and_then(|tree| tree.open(target)?.received_into());
         let is_left = |left: &Dataset| left.is_resumable().is_ok_and(|is_resumable| !is_resumable);

@@ -68,7 +68,7 @@ impl DestroyedList {
 
     /// Frees `limit` blocks, and indirect blocks with nothing left below them; returns their sums.
     /// The list is removed when it is empty or unreadable.
-    pub(crate) fn work_off(
+    pub(crate) fn drain_some(
         list: &mut Option<Self>,
         mos: &MosTx<'_>,
         features: &mut Features,

@@ -13,7 +13,7 @@
 use super::commit::Committer;
 use super::mos_space::MosSpace;
 use crate::live::LiveError;
-use crate::live::administration::{TaskContext, TaskSurroundings, Tasks};
+use crate::live::administration::{TaskContext, TaskEnvironment, Tasks};
 use crate::live::amounts::Deflation;
 use crate::live::background::sweep::Sweeps;
 use crate::live::background::trim::Trimmer;
@@ -96,7 +96,7 @@ pub(crate) struct Syncer {
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) heads: Arc<Heads>,
     pub(crate) tasks: Arc<Tasks>,
-    pub(crate) surroundings: TaskSurroundings,
+    pub(crate) surroundings: TaskEnvironment,
     pub(crate) sweeps: Arc<Sweeps>,
     pub(crate) trimmer: Arc<Trimmer>,
     pub(crate) suspension: Arc<Suspension>,
@@ -330,7 +330,7 @@ impl Syncer {
         let heads = self.heads.all();
         let mut heads: Vec<_> = heads.iter().map(|dataset| dataset.generation()).collect();
         let trust = vdevs.trust_in_logs();
-        heads.retain(|head| head.log().goes_on_with(trust));
+        heads.retain(|head| head.log().still_trusts(trust));
         let logs = vdevs.uncertain_logs();
         let oldest = |head: &Arc<Generation>| head.log().oldest_written(&logs);
         heads.retain(|head| oldest(head).is_some());

@@ -217,7 +217,7 @@ pub(super) fn take_back(
     };
     let pairs: Vec<_> = record.properties().iter().map(|name| (*name, text(name))).collect();
     let pairs = pairs.iter().map(|(name, word)| (*name, word.as_str()));
-    let action = || pool.live().take_back_properties(record);
+    let action = || pool.live().revert_properties(record);
     let effect = Effect::of(pairs);
     let taken_back = match mounts {
         Mounts::Stay => changed(open, name, effect.in_place(), action, &cannot),

@@ -5,7 +5,7 @@ use super::pool::is_named;
 use crate::mount::open::Open;
 use crate::protocol::{Erasure, Refusal, SweepKind, SweepRequest};
 use rzfs::WritablePool;
-use rzfs_dsl::live::{ChangeError, SweepNews};
+use rzfs_dsl::live::{ChangeError, SweepEvent};
 use rzfs_format::Guid;
 use rzfs_vdev::{Vdev, VdevTree};
 use std::fmt::Display;
@@ -71,11 +71,11 @@ pub(in super::super) fn observe(pool: &WritablePool, events: &Arc<Events>) {
             return;
         }
         let what = match news {
-            SweepNews::Started => "start",
-            SweepNews::Resumed => "resume",
-            SweepNews::Suspended => "suspend",
-            SweepNews::Cancelled => "cancel",
-            SweepNews::Finished => "finish",
+            SweepEvent::Started => "start",
+            SweepEvent::Resumed => "resume",
+            SweepEvent::Suspended => "suspend",
+            SweepEvent::Cancelled => "cancel",
+            SweepEvent::Finished => "finish",
         };
         events.note_leaf(&format!("trim_{what}"), leaf);
     }));

@@ -5,7 +5,7 @@ use crate::error::ZplError;
 use rzfs_dmu::intent_log::{ChainEnd, LogChain, owned_blocks};
 use rzfs_dmu::live::LiveObjset;
 use rzfs_dsl::import::MissingLogs;
-use rzfs_dsl::live::{Generation, GivenUpLog, LivePool, SpaceDemand};
+use rzfs_dsl::live::{DroppedLog, Generation, LivePool, SpaceDemand};
 use rzfs_format::zil::{Record, RecordKind, ZilFlags, ZilHeader};
 use std::fmt;
 
@@ -51,16 +51,16 @@ impl ReplaySummary {
         tracing::info!(dataset, replayed, skipped, damaged, "the intent log was replayed");
         let name = || dataset.to_owned();
         if *damaged > 0 {
-            pool.note_given_up_log(GivenUpLog::Changes { dataset: name(), changes: *damaged });
+            pool.note_given_up_log(DroppedLog::Changes { dataset: name(), changes: *damaged });
         }
         if let Some(failure) = failure {
             tracing::warn!(dataset, %failure, "the rest of the intent log is lost");
             let reason = failure.to_string();
-            pool.note_given_up_log(GivenUpLog::Record { dataset: name(), reason });
+            pool.note_given_up_log(DroppedLog::Record { dataset: name(), reason });
         }
         if let Some(end) = end {
             tracing::warn!(dataset, %end, "the rest of the intent log is given up");
-            pool.note_given_up_log(GivenUpLog::Rest { dataset: name(), end: end.clone() });
+            pool.note_given_up_log(DroppedLog::Rest { dataset: name(), end: end.clone() });
         }
     }
 }

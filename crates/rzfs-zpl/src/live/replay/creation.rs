@@ -88,7 +88,7 @@ impl LiveFileSystem {
         self.check_new_name(place, create.name)?;
         let parent = self.node(create.directory)?;
         let mut parent = parent.write();
-        self.check_grows(&parent)?;
+        self.check_accepts_names(&parent)?;
         if self.entry(&parent, create.name)?.is_some() {
             return Err(ZplError::Exists { place });
         }

@@ -142,11 +142,12 @@ impl TaskContext<'_> {
         let snapshot = self.dataset(id)?;
         self.pool.readers.end(SnapshotIdentity::of(id, &snapshot), mos.tx().txg());
         let mut chain = self.chain_of(id, snapshot)?;
-        self.leave_snapshot_in_scan(id, chain.next.0).unless_damaged(left_behind)?;
-        let key_stays = self.leave_bookmarks(place, &chain).unless_damaged(left_behind)?;
-        self.leave_features(id).unless_damaged(left_behind)?;
+        self.remove_snapshot_from_scan(id, chain.next.0).unless_damaged(left_behind)?;
+        let key_stays =
+            self.update_bookmarks_on_destroy(place, &chain).unless_damaged(left_behind)?;
+        self.release_features(id).unless_damaged(left_behind)?;
         let is_only = chain.is_after_branch() && chain.next.0 == place.of.head;
-        self.give_blocks_back(place, &mut chain)?;
+        self.free_unique_blocks(place, &mut chain)?;
         self.unlink(&mut chain)?;
         self.settle_unique(place, &mut chain).unless_damaged(left_behind)?;
         if key_stays != Some(true) {
@@ -168,7 +169,7 @@ impl TaskContext<'_> {
         mos.remove(self.snapshot_names((place.of.head, &head))?, place.name.as_str())?;
         self.add_to_counts(Some(dir), Counted::Snapshots, -1)?;
         self.note_change(dir)?;
-        self.leave_pool(id).unless_damaged(left_behind)?;
+        self.clear_bootfs(id).unless_damaged(left_behind)?;
         let tables = [
             (snapshot.next_clones, ObjectType::NEXT_CLONES),
             (snapshot.properties, ObjectType::DSL_PROPS),
@@ -183,7 +184,11 @@ impl TaskContext<'_> {
     /// Updates a head's bookmarks when one of its snapshots is destroyed: more was freed before the
     /// next one. Returns whether a bookmark of that moment still needs to know which blocks are
     /// older.
-    fn leave_bookmarks(&mut self, place: &SnapshotPlace, chain: &Chain) -> Result<bool, LiveError> {
+    fn update_bookmarks_on_destroy(
+        &mut self,
+        place: &SnapshotPlace,
+        chain: &Chain,
+    ) -> Result<bool, LiveError> {
         let mos = self.mos;
         let Some(zap) = bookmarks::of_head(&mos, place.of.head)? else { return Ok(false) };
         let (since, txg) = (chain.snapshot.previous_snapshot_txg, chain.snapshot.creation_txg);
@@ -210,7 +215,7 @@ impl TaskContext<'_> {
 
     /// Frees the blocks unique to the snapshot, and moves other dead blocks to its successor's dead
     /// list.
-    fn give_blocks_back(
+    fn free_unique_blocks(
         &mut self,
         place: &SnapshotPlace,
         chain: &mut Chain,
@@ -222,7 +227,7 @@ impl TaskContext<'_> {
         let since = chain.snapshot.previous_snapshot_txg;
         let background = self.state.frees.background();
         let (Some(free_list), false) = (background, deadlist::is_old(&mos, list)?) else {
-            return self.give_old_blocks_back(place, chain, (list, own));
+            return self.free_unique_blocks_single_list(place, chain, (list, own));
         };
         if !chain.is_after_branch()
             && let Some((_, previous)) = &mut chain.previous
@@ -244,7 +249,7 @@ impl TaskContext<'_> {
     }
 
     /// The same in a pool whose dead lists are single lists: each block has to be checked.
-    fn give_old_blocks_back(
+    fn free_unique_blocks_single_list(
         &mut self,
         place: &SnapshotPlace,
         chain: &mut Chain,
@@ -274,8 +279,9 @@ impl TaskContext<'_> {
             }
         }
         let deflation = self.deflation();
-        if let Some(put_off) = self.list_of_next_txg().filter(|_| !dead.is_empty()) {
-            let appended = bpobj::append(&mos, put_off, (&dead, ListMark::Allocated), deflation);
+        if let Some(queue_tree_blocks) = self.list_of_next_txg().filter(|_| !dead.is_empty()) {
+            let appended =
+                bpobj::append(&mos, queue_tree_blocks, (&dead, ListMark::Allocated), deflation);
             appended.unless_damaged(left_behind)?;
             if let Some(free_dir) = self.state.frees.free_dir() {
                 let charged = self.state.dirs.charge(&mos, free_dir, SpaceClass::Head, freed);

@@ -2,7 +2,7 @@
 
 use super::{SnapshotPlace, parts};
 use crate::dataset::DatasetName;
-use crate::live::administration::place::refuse_hidden;
+use crate::live::administration::place::check_not_hidden;
 use crate::live::administration::{TaskContext, TaskError};
 use crate::live::change_error::ChangeError;
 use crate::live::space::limits::SpaceTier;
@@ -38,7 +38,7 @@ impl TaskContext<'_> {
     fn check_new_name(&mut self, name: &str, new: &str) -> Result<SnapshotPlace, TaskError> {
         let place = self.snapshot(name)?;
         let full = format!("{}@{new}", place.of.name);
-        refuse_hidden(new)?;
+        check_not_hidden(new)?;
         if full.len() > DatasetName::MAX_LEN {
             return Err(ChangeError::NameTooLong { name: full }.into());
         }

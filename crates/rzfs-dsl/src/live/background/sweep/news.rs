@@ -9,7 +9,7 @@ pub(super) type SweepId = (Guid, SweepKind);
 
 /// An event of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SweepNews {
+pub enum SweepEvent {
     /// It started.
     Started,
     /// It continues after it was suspended, or after an import.
@@ -23,4 +23,4 @@ pub enum SweepNews {
 }
 
 /// Notified of sweep events when they are on disk, or about to be.
-pub type SweepObserver = Box<dyn Fn(SweepKind, SweepNews, Vdev<'_>) + Send + Sync>;
+pub type SweepObserver = Box<dyn Fn(SweepKind, SweepEvent, Vdev<'_>) + Send + Sync>;

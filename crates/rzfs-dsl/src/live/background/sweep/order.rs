@@ -1,6 +1,6 @@
 //! Starting, suspending and cancelling sweeps.
 
-use super::news::{SweepId, SweepNews};
+use super::news::{SweepEvent, SweepId};
 use super::sweeps::Sweeps;
 use crate::live::LiveError;
 use crate::live::administration::TaskContext;
@@ -34,7 +34,7 @@ pub enum SweepOrder {
 struct Accepted {
     id: SweepId,
     record: SweepRecord,
-    news: Option<SweepNews>,
+    news: Option<SweepEvent>,
 }
 
 impl Sweeps {
@@ -121,17 +121,17 @@ impl Sweeps {
                 let known = if is_suspended { old.rate } else { 0 };
                 let rate = rate.unwrap_or(known);
                 let state = SweepState::Active;
-                let news = if is_suspended { SweepNews::Resumed } else { SweepNews::Started };
+                let news = if is_suspended { SweepEvent::Resumed } else { SweepEvent::Started };
                 let is_secure = false;
                 (SweepRecord { state, offset, rate, is_secure, ..record }, Some(news))
             }
             SweepOrder::Suspend => {
                 let record = SweepRecord { state: SweepState::Suspended, ..record };
-                (record, Some(SweepNews::Suspended))
+                (record, Some(SweepEvent::Suspended))
             }
             SweepOrder::Cancel => {
                 let record = SweepRecord { state: SweepState::Cancelled, ..record };
-                (record, Some(SweepNews::Cancelled))
+                (record, Some(SweepEvent::Cancelled))
             }
             SweepOrder::Forget => (SweepRecord::default(), None),
         };

@@ -1,6 +1,6 @@
 //! The sweeps of a pool, and their threads.
 
-use super::news::{SweepId, SweepNews, SweepObserver};
+use super::news::{SweepEvent, SweepId, SweepObserver};
 use super::run::Run;
 use super::walk;
 use crate::live::LiveError;
@@ -79,7 +79,7 @@ pub(super) struct Sweep {
 }
 
 /// Logs that a sweep's state is lost after the next import.
-fn not_stored(error: &LiveError) {
+fn warn_not_stored(error: &LiveError) {
     tracing::warn!(%error, "how far a sweep is cannot be stored");
 }
 
@@ -139,7 +139,7 @@ impl Sweeps {
         }
     }
 
-    pub(super) fn tell(&self, (leaf, kind): SweepId, news: SweepNews) {
+    pub(super) fn tell(&self, (leaf, kind): SweepId, news: SweepEvent) {
         if let Some(leaf) = self.devices.vdevs().by_guid(leaf)
             && let Some(observer) = &*self.observer.lock()
         {
@@ -158,7 +158,7 @@ impl Sweeps {
         for ((leaf, kind), offset) in moved {
             if let Some(zap) = vdevs.by_guid(leaf).and_then(leaf_zap) {
                 let stored = mos.set(zap, kind.keys().offset, offset);
-                stored.unless_damaged(not_stored)?;
+                stored.unless_damaged(warn_not_stored)?;
             }
         }
         Ok(())
@@ -166,7 +166,7 @@ impl Sweeps {
 
     /// Starts the thread of a sweep and reports it. If the system cannot start a thread, it waits
     /// for the next round of [`Sweeps::resume`].
-    pub(super) fn start(self: &Arc<Self>, id: SweepId, news: SweepNews) {
+    pub(super) fn start(self: &Arc<Self>, id: SweepId, news: SweepEvent) {
         let mut all = self.all.lock();
         let sweep = all.entry(id).or_default();
         let run = Run::new(sweep.record.offset, self.environment.clock());
@@ -214,14 +214,14 @@ impl Sweeps {
             {
                 sweep.record.offset = offset;
             }
-            self.start(id, SweepNews::Resumed);
+            self.start(id, SweepEvent::Resumed);
         }
     }
 
     /// Ends a sweep that reached the end of its leaf, or that the device does not support.
-    fn finish(&self, (leaf, kind): SweepId, offset: u64, news: SweepNews) {
+    fn finish(&self, (leaf, kind): SweepId, offset: u64, news: SweepEvent) {
         let (state, what) = match news {
-            SweepNews::Finished => (SweepState::Complete, "complete"),
+            SweepEvent::Finished => (SweepState::Complete, "complete"),
             _ => (SweepState::Cancelled, "canceled"),
         };
         let action_time = self.environment.now();
@@ -232,7 +232,7 @@ impl Sweeps {
             sweep.record
         };
         let posted = self.tasks.post(Box::new(move |context| {
-            context.store_sweep(leaf, kind, &record).unless_damaged(not_stored)?;
+            context.store_sweep(leaf, kind, &record).unless_damaged(warn_not_stored)?;
             context.log_sweep(leaf, kind, what)
         }));
         if posted.is_ok() {

@@ -1,6 +1,6 @@
 //! The thread of a sweep: from metaslab to metaslab, one part at a time.
 
-use super::news::{SweepId, SweepNews};
+use super::news::{SweepEvent, SweepId};
 use super::run::Run;
 use crate::live::devices::current::PoolDevices;
 use crate::pool::{SweepKind, columns};
@@ -64,7 +64,7 @@ pub(super) fn sweep(
     (rate, tunables): (u64, &Tunables),
     run: &Run,
     (devices, allocator): (&PoolDevices, &Allocator),
-) -> Option<SweepNews> {
+) -> Option<SweepEvent> {
     let work = match kind {
         SweepKind::Trim => Work::Trim(TrimLimits::from(tunables)),
         SweepKind::Initialize => match InitialPattern::new(tunables) {
@@ -78,8 +78,8 @@ pub(super) fn sweep(
     let (started, done) = (run.clock.now(), 0);
     let mut walk = Walk { devices, allocator, run, leaf, work, rate, started, done };
     match walk.go() {
-        End::Done => Some(SweepNews::Finished),
-        End::Unsupported => Some(SweepNews::Cancelled),
+        End::Done => Some(SweepEvent::Finished),
+        End::Unsupported => Some(SweepEvent::Cancelled),
         End::Stopped => None,
     }
 }

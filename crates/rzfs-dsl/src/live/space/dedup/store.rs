@@ -51,7 +51,7 @@ pub(super) fn load(
             match TableLog::load(pool, (table.layout, limits), names, [first, second]) {
                 Err(error) if error.is_damage() => {
                     tracing::warn!(%error, ?checksum, "a dedup table is not used");
-                    table.is_blind = true;
+                    table.are_logs_unreadable = true;
                 }
                 log => table.log = Some(log?),
             }
@@ -110,7 +110,7 @@ impl Table {
                 }
             }
             Some(mut log) => {
-                let not_stored =
+                let warn_not_stored =
                     |error: &LiveError| tracing::warn!(%error, "an entry stays in a dedup log");
                 let mut changes = Vec::new();
                 for (key, entry) in entries {
@@ -121,7 +121,7 @@ impl Table {
                     // Its block is being freed, so nothing may refer to it any longer.
                     let written =
                         self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
-                    if written.unless_damaged(not_stored)?.is_none() {
+                    if written.unless_damaged(warn_not_stored)?.is_none() {
                         changes.push(self.logged(key, &entry, vdevs, &mut classes));
                     } else if log.get(&key).is_some() {
                         changes.push(LogRecord { stored: None, key, value: no_block(self.layout) });
@@ -134,7 +134,7 @@ impl Table {
                         let entry = Entry { value, stored, counted: None, is_changed: true };
                         let written =
                             self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
-                        if written.unless_damaged(not_stored)?.is_none() {
+                        if written.unless_damaged(warn_not_stored)?.is_none() {
                             kept.push(LogRecord { stored, key, value });
                         }
                     }
@@ -170,7 +170,7 @@ impl Table {
         // In the first place where it is looked for.
         let Some(zap) = self.zaps.values().next().copied() else { return Ok(()) };
         if mos.spoil(zap, key.0.as_slice())? == Spoilt::OnDisk {
-            self.is_blind = true;
+            self.are_logs_unreadable = true;
         }
         Ok(())
     }
