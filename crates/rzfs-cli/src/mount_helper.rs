@@ -13,6 +13,7 @@ use crate::getopt::{Grammar, Value, Word, operands};
 use crate::mount_options::Sorted;
 use crate::source;
 use crate::tuning::is_tunable;
+use crate::zfs::change::carry_out_telling;
 use crate::zfs::name;
 use rzfs_blockdev::without_number;
 use rzfs_format::property::DatasetProperty;
@@ -104,7 +105,7 @@ fn mount(words: &[String], verbose: u8, console: &mut Console<'_>) -> Outcome {
         let manner =
             MountManner { directory: Some(directory), temporary: options.temporary, overlay: true };
         let change = Change::Mount { name: name.clone(), manner };
-        return source::change(&mut client, change, None).map(drop);
+        return carry_out_telling(&mut client, change, None, console);
     }
     if let Some(name) = name
         && !is_image_meant(source, &name)

@@ -2,7 +2,7 @@
 
 mod accounts;
 mod bookmark;
-mod change;
+pub(crate) mod change;
 mod clone;
 mod column;
 mod create;

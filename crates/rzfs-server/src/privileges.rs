@@ -17,22 +17,27 @@ const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_PTRACE);
 
-/// Gives up all capabilities of this thread that serving pools does not take, for itself, for threads
-/// that it starts and for good. A kernel that refuses leaves it what it has.
+/// Limits the programs started by this thread to the needed capabilities: the allocator of a program
+/// has threads before `main`.
+pub(crate) fn limit_programs() {
+    for capability in NEEDED.complement().iter() {
+        // The kernel may know fewer, and refuses without CAP_SETPCAP.
+        if capability_is_in_bounding_set(capability).unwrap_or(false) {
+            let _ = remove_capability_from_bounding_set(capability);
+        }
+    }
+}
+
+/// Drops all capabilities that serving pools does not need, from this thread and the ones that it
+/// starts. A kernel that refuses leaves it what it has.
 pub(crate) fn drop_needless() {
+    limit_programs();
     if let Err(error) = keep(NEEDED) {
         tracing::warn!(%error, "the process keeps its capabilities");
     }
 }
 
 fn keep(needed: CapabilitySet) -> io::Result<()> {
-    for capability in needed.complement().iter() {
-        // The kernel may know fewer. Where it refuses (without CAP_SETPCAP) nothing is lost: the set
-        // limits what programs get that the process starts, and it starts none.
-        if capability_is_in_bounding_set(capability).unwrap_or(false) {
-            let _ = remove_capability_from_bounding_set(capability);
-        }
-    }
     let mut sets = capabilities(None)?;
     sets.effective &= needed;
     sets.permitted &= needed;

@@ -170,9 +170,9 @@ impl<'z, B: ZapBlocksMut> ZapWriter<'z, B> {
         }
     }
 
-    /// Has nobody find out any more what a key has, or whether it is there: the leaf of a fat ZAP in
-    /// which it would be is spoilt, with all of its entries. For those who would take what is there,
-    /// and cannot be changed because of damage, for the truth.
+    /// Makes the leaf of a fat ZAP that would hold a key unreadable, with all of its entries, so that
+    /// lookups fail instead of finding a stale entry, or none, where damage keeps the entry from
+    /// being changed.
     ///
     /// # Errors
     /// [`ZapError::KeyKind`] when the ZAP has no leaves.

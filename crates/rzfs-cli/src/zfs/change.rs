@@ -130,6 +130,18 @@ pub(super) fn carry_out(
     if complaints.is_empty() { Ok(()) } else { Err(Failure::Told) }
 }
 
+/// Changes a pool; what the change has found out about the pool is reported, and is no failure of it.
+pub(crate) fn carry_out_telling(
+    client: &mut ControlClient,
+    change: Change,
+    line: Option<&str>,
+    console: &mut Console<'_>,
+) -> Outcome {
+    let told = source::change(client, change, line)?;
+    told.iter().for_each(|line| console.complain(line));
+    Ok(())
+}
+
 /// Performs an action on several datasets. A refused one does not block the others; the worst
 /// status counts.
 pub(super) fn for_each(

@@ -1,6 +1,6 @@
 //! `zfs load-key`, `unload-key` and `change-key` (spec 09, section 3.5).
 
-use super::change::{check_head, pair, pool_with};
+use super::change::{carry_out_telling, check_head, pair, pool_with};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::history::command_line;
@@ -172,7 +172,7 @@ pub(super) fn load(words: &[String], console: &mut Console<'_>) -> Outcome {
         let skipped = |report: &&KeyReport| several && report.is_loaded && !flag('n');
         for report in reports.iter().filter(|report| !skipped(report)) {
             tried += 1;
-            match load_one(&mut client, report, location.as_deref(), (purpose, line)) {
+            match load_one(&mut client, report, location.as_deref(), (purpose, line), console) {
                 Ok(()) => {
                     done += 1;
                     line = None;
@@ -199,6 +199,7 @@ fn load_one(
     report: &KeyReport,
     location: Option<&str>,
     (purpose, line): (Purpose, Option<&str>),
+    console: &mut Console<'_>,
 ) -> Outcome {
     let KeyReport { name, root, .. } = report;
     let error = |reason: &dyn std::fmt::Display| Err(failed("load", reason));
@@ -221,11 +222,15 @@ fn load_one(
     let key = key_input::get(name, format, location, Occasion::Known);
     let key = key.map_err(|reason| failed("load", reason))?;
     let change = Change::LoadKey { name: name.clone(), key, purpose };
-    source::change(client, change, line).map(drop).map_err(|failure| failure.with_status(FAILED))
+    carry_out_telling(client, change, line, console).map_err(|failure| failure.with_status(FAILED))
 }
 
 /// Loads the key of a file system to be mounted, if it lacks one.
-pub(super) fn load_for_mount(client: &mut ControlClient, name: &str) -> Outcome {
+pub(super) fn load_for_mount(
+    client: &mut ControlClient,
+    name: &str,
+    console: &mut Console<'_>,
+) -> Outcome {
     let found = reports(client, name, Some(0))?;
     let Some(report) = found.first().filter(|report| !report.root.is_empty()) else {
         return Ok(());
@@ -235,7 +240,7 @@ pub(super) fn load_for_mount(client: &mut ControlClient, name: &str) -> Outcome 
     }
     let root = report.root.clone();
     match reports(client, &root, Some(0))?.first() {
-        Some(root) => load_one(client, root, None, (Purpose::Change, None)),
+        Some(root) => load_one(client, root, None, (Purpose::Change, None), console),
         None => Ok(()),
     }
 }
@@ -247,7 +252,7 @@ pub(super) fn load_all_for_mount(client: &mut ControlClient, console: &mut Conso
     let found = reports(client, &pool, None)?;
     let mut outcome = Ok(());
     for report in found.iter().filter(|report| report.is_root() && !report.is_loaded) {
-        if let Err(failure) = load_one(client, report, None, (Purpose::Change, None)) {
+        if let Err(failure) = load_one(client, report, None, (Purpose::Change, None), console) {
             outcome = Err(complain(failure, console)?);
         }
     }
@@ -289,7 +294,7 @@ pub(super) fn unload(words: &[String], console: &mut Console<'_>) -> Outcome {
 }
 
 /// Runs `zfs change-key`.
-pub(super) fn change(words: &[String], _: &mut Console<'_>) -> Outcome {
+pub(super) fn change(words: &[String], console: &mut Console<'_>) -> Outcome {
     let line = command_line("zfs change-key", words);
     let words = CHANGE.parse(words)?;
     let flag = |letter| words.contains(&Word::Flag(letter));
@@ -319,7 +324,7 @@ pub(super) fn change(words: &[String], _: &mut Console<'_>) -> Outcome {
         return Err(failed("change", "Dataset not encrypted."));
     }
     if flag('l') {
-        load_for_mount(&mut client, name)?;
+        load_for_mount(&mut client, name, console)?;
     }
     let request = match flag('i') {
         true => KeyRequest::Inherit,

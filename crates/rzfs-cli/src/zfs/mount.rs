@@ -77,9 +77,9 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
         let is_mounted = mounts.iter().any(|mount| mount.dataset == *name);
         return Err(Failure::Failed(match problem_with(name, &mut found.pools)? {
             Some(problem) => format!("cannot open '{name}': {problem}"),
-            None if options.is_remount => return remount(name, options.temporary),
+            None if options.is_remount => return remount(name, options.temporary, console),
             None if is_mounted => format!("cannot mount '{name}': filesystem already mounted"),
-            None => return mount_one(name, keys, manner),
+            None => return mount_one(name, keys, manner, console),
         }));
     }
     if words.contains(&Word::Flag('j')) {
@@ -108,20 +108,20 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
 }
 
 /// Mounts a file system of an imported pool, after loading its key if requested.
-fn mount_one(name: &str, keys: Keys, manner: MountManner) -> Outcome {
+fn mount_one(name: &str, keys: Keys, manner: MountManner, console: &mut Console<'_>) -> Outcome {
     let mut client = super::change::pool_with(name)?;
     if keys == Keys::Load {
-        super::keys::load_for_mount(&mut client, name)?;
+        super::keys::load_for_mount(&mut client, name, console)?;
     }
-    source::change(&mut client, Change::Mount { name: name.to_owned(), manner }, None)?;
-    Ok(())
+    let change = Change::Mount { name: name.to_owned(), manner };
+    super::change::carry_out_telling(&mut client, change, None, console)
 }
 
 /// Changes the temporary options of a mount of an imported pool.
-fn remount(name: &str, temporary: Temporary) -> Outcome {
+fn remount(name: &str, temporary: Temporary, console: &mut Console<'_>) -> Outcome {
     let mut client = super::change::pool_with(name)?;
-    source::change(&mut client, Change::Remount { name: name.to_owned(), temporary }, None)?;
-    Ok(())
+    let change = Change::Remount { name: name.to_owned(), temporary };
+    super::change::carry_out_telling(&mut client, change, None, console)
 }
 
 /// Mounts everything automatic of all imported pools: the outermost first, as they would hide

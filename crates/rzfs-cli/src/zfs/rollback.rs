@@ -64,7 +64,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
             }
             false => Change::DestroySnapshots { names, defer: false },
         };
-        source::change(&mut client, change, None)?;
+        carry_out(&mut client, change, None, console)?;
     }
     for mark in bookmarks {
         source::change(&mut client, Change::DestroyBookmark { name: mark.name.clone() }, None)?;

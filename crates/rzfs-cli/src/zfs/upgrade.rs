@@ -167,7 +167,8 @@ fn raise(query: &Query, wanted: ZplVersion, line: &str, console: &mut Console<'_
                 let pool = pool_of(name).to_owned();
                 let line = (!pools.contains(&pool)).then_some(line);
                 match pool_with(name).and_then(|mut pool| source::change(&mut pool, change, line)) {
-                    Ok(_) => {
+                    Ok(told) => {
+                        told.iter().for_each(|line| console.complain(line));
                         pools.insert(pool);
                         upgraded += 1;
                         continue;

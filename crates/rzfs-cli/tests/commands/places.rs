@@ -308,10 +308,14 @@ fn the_process_of_a_pool_is_kept_from_what_it_never_does() {
     assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
     // To change owners, send signals, load modules, trade identities, configure networks, ...
     const NEEDLESS: u64 = !(1 << 1 | 1 << 2 | 1 << 3 | 1 << 14 | 1 << 19 | 1 << 21 | 1 << 24);
-    for kind in ["CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb"] {
-        let line = status.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(":\t"));
-        let capabilities = u64::from_str_radix(line.unwrap(), 16).unwrap();
-        assert_eq!(capabilities & NEEDLESS, 0, "{kind}: {status}");
+    let threads = format!("/proc/{}/task", shop.rzfs.daemon("tank"));
+    for thread in fs::read_dir(threads).unwrap().flatten() {
+        let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
+        for kind in ["CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb"] {
+            let line = status.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(":\t"));
+            let capabilities = u64::from_str_radix(line.unwrap(), 16).unwrap();
+            assert_eq!(capabilities & NEEDLESS, 0, "{kind}: {status}");
+        }
     }
 }
 

@@ -1,8 +1,6 @@
 //! Syncing a live object set in one pass of a txg.
 
 use super::buffer::DirtyBuffer;
-use super::checked::CheckedBlocks;
-use super::object::LiveObject;
 use super::objset::{DirtyObjects, LiveObjset};
 use super::state::ObjectCore;
 use super::transaction::{SyncTx, Transaction};
@@ -11,7 +9,6 @@ use crate::sync::{
     BlockAccounting, DirtyTree, LeafBlock, SyncContext, SyncError, empty_dnode, kill_object,
     sync_trees,
 };
-use crate::tree::AboveCheck;
 use crate::write::{Change, ObjsetPolicy, Part, Sealing, WriteContext, WriteRequest, is_zeros};
 use crate::{DmuError, Objset};
 use bytes::Bytes;
@@ -19,10 +16,9 @@ use rzfs_format::dnode::{self, Dnode, DnodeFlags, SLOT_SIZE, SLOTS_PER_BLOCK};
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::objset::ObjsetBlock;
 use rzfs_format::units::Bookmark;
-use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, Level, ObjectId, ObjsetId, Txg};
+use rzfs_format::{BlockId, BlockPointer, ByteOrder, FormatError, Level, ObjectId};
+use rzfs_zap::ZapError;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Levels of a new meta-dnode's tree in sets other than the MOS: enough for 2^48 objects.
@@ -130,7 +126,6 @@ impl LiveObjset {
             synced: &synced,
             sealing,
         };
-        let dirty = self.without_lost(how, owner, dirty)?;
         let mut works = self.write_objects(how, owner, dirty)?;
         match owner.write_accounting(self, tx) {
             // Accounting is less important than the data.
@@ -158,83 +153,6 @@ impl LiveObjset {
         }
         self.settle(tx, works);
         Ok(Some(SyncedObjset { root }))
-    }
-
-    /// Leaves out what cannot be written because of damage that has come over what is above it since it
-    /// was changed: its last changes are lost with what they are about, and the others go on. The MOS has
-    /// what it needs in memory.
-    fn without_lost(
-        &self,
-        how: SyncParts<'_>,
-        owner: &mut dyn SpaceOwner,
-        mut dirty: DirtyObjects,
-    ) -> Result<DirtyObjects, DmuError> {
-        if self.id() == ObjsetId::MOS {
-            return Ok(dirty);
-        }
-        let mut checked = BTreeMap::new();
-        let mut lost = Vec::new();
-        for (id, core) in &dirty {
-            let dnodes = match ObjectId::ACCOUNTING.contains(id) {
-                true => true,
-                false => match checked.entry(id.0 / SLOTS_PER_BLOCK as u64) {
-                    Entry::Occupied(known) => *known.get(),
-                    Entry::Vacant(place) => {
-                        let block = *place.key();
-                        *place.insert(unless_damaged(check_dnodes(how.synced, block))?)
-                    }
-                },
-            };
-            if !dnodes || !unless_damaged(self.check_changed(core))? {
-                lost.push(*id);
-            }
-        }
-        for id in lost {
-            tracing::warn!(objset = %self.id(), object = %id, "changes of an object are lost");
-            if let Some(core) = dirty.remove(&id) {
-                self.give_up(how, owner, &core);
-            }
-        }
-        Ok(dirty)
-    }
-
-    /// Makes sure that what is above the blocks that an object gets in this txg can be read.
-    fn check_changed(&self, core: &Arc<ObjectCore>) -> Result<(), DmuError> {
-        let object = LiveObject::new(self.clone(), Arc::clone(core));
-        // Below each indirect block one range, however its blocks are scattered.
-        let mut runs: BTreeMap<u64, Range<u64>> = BTreeMap::new();
-        {
-            let state = core.state.read();
-            let Some(on_disk) = state.synced.as_deref().filter(|dnode| dnode.levels > 1) else {
-                return Ok(());
-            };
-            let Some(version) = state.versions.front() else { return Ok(()) };
-            let shift = on_disk.pointers_shift();
-            for block in version.blocks.keys().chain(version.clones.keys()).copied() {
-                let run = runs.entry(block >> shift).or_insert(block..block);
-                *run = run.start.min(block)..run.end.max(block.saturating_add(1));
-            }
-        }
-        runs.into_values().try_for_each(|run| object.check_again(run, &CheckedBlocks::NONE))
-    }
-
-    /// Drops what this txg has changed about an object.
-    fn give_up(&self, how: SyncParts<'_>, owner: &mut dyn SpaceOwner, core: &ObjectCore) {
-        let txg = how.tx.txg();
-        let mut state = core.state.write();
-        if state.versions.front().is_none_or(|version| version.txg != txg) {
-            return;
-        }
-        let Some(version) = state.versions.pop_front() else { return };
-        if state.synced.is_none() {
-            self.inner.numbers.lock().settle(core.id, version.shape.slots);
-        }
-        drop(state);
-        for pointer in version.placements.all() {
-            owner.born(&pointer);
-            owner.killed(&pointer);
-        }
-        how.tx.context().remove_dirty(version.dirtied);
     }
 
     /// Writes the blocks of objects, which determines their new dnodes.
@@ -408,29 +326,8 @@ impl LiveObjset {
 
 /// Whether accounts are damaged, or are not what accounts have to be.
 fn is_of_accounts(error: &DmuError) -> bool {
-    error.is_damage() || matches!(error, DmuError::Zap { .. }) && !error.may_come_back()
-}
-
-/// Makes sure that a block of dnodes can be written: it can be read, and so can what is above it.
-fn check_dnodes(synced: &Objset, block: u64) -> Result<(), DmuError> {
-    let Some(meta) = synced.meta_object() else { return Ok(()) };
-    let (blocks, newer_than, limit) = (block..block + 1, Txg(0), u64::MAX);
-    meta.tree().check_above(AboveCheck { blocks, newer_than, limit })?;
-    match BlockId(block) <= meta.dnode().max_block_id {
-        true => meta.read_block(BlockId(block)).map(drop),
-        false => Ok(()),
-    }
-}
-
-/// Whether nothing is damaged.
-fn unless_damaged(checked: Result<(), DmuError>) -> Result<bool, DmuError> {
-    match checked {
-        Err(error) if error.is_damage() => {
-            tracing::warn!(%error, "an object cannot be written");
-            Ok(false)
-        }
-        checked => checked.map(|()| true),
-    }
+    let is_other = |source: &ZapError<DmuError>| !matches!(source, ZapError::Blocks(_));
+    error.is_damage() || matches!(error, DmuError::Zap { source, .. } if is_other(source))
 }
 
 /// The work for an object; `None` if it is not dirty in this txg.

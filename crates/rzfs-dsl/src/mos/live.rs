@@ -89,7 +89,7 @@ impl MosSource for LiveMos {
     }
 }
 
-/// Where nobody finds an entry any more.
+/// Where lookups of a spoilt entry fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spoilt {
     Everywhere,
@@ -275,9 +275,8 @@ impl<'a> MosTx<'a> {
         self.edit(zap, |writer| writer.update(key, value))
     }
 
-    /// Has nobody find any more what a key has, which is not what it should have, nor that it is not
-    /// there; answers whether that is so on disk, too. Damage may forbid it: what cannot be written
-    /// because of that cannot be read either, but for what is in memory.
+    /// Makes lookups of a key fail, whose entry is stale or missing; returns where they do. Damage may
+    /// prevent it: what cannot be written because of damage cannot be read either, except from memory.
     pub(crate) fn spoil<'k>(
         &self,
         zap: ObjectId,

@@ -175,48 +175,6 @@ fn files_whose_dnodes_are_damaged_are_lost_and_nothing_else() {
     only_leaks(&rig);
 }
 
-/// A file system whose dnodes are damaged on all levels while files of it are in use.
-#[test]
-fn dnodes_that_are_damaged_while_their_files_are_in_use_do_not_stop_the_pool() {
-    for level in [0, 1, 5] {
-        let rig = Rig::new(Workload::Single);
-        let mut open = rig.create().unwrap();
-        Files(open.root().unwrap().1).put("whole", &vec![8; LENGTH]).unwrap();
-        let dataset = format!("{}/fs", rig.name());
-        open.create_file_system(&dataset).unwrap();
-        let fs = std::sync::Arc::clone(&open.file_systems[&dataset]);
-        let files = Files(&fs);
-        for number in 0..100 {
-            files.put(&name(number), &[7; 3000]).unwrap();
-        }
-        age(&open);
-        let held = |number| fs.hold(files.find(&name(number)).unwrap()).unwrap();
-        let holds: Vec<_> = (0..100).map(held).collect();
-        for pointer in level_of(&dnodes(&rig.copy(), &dataset), level) {
-            damage(&rig, &pointer);
-        }
-        forget(&open);
-        for number in 0..20 {
-            // Whoever is told that it cannot be done is not deceived.
-            drop(files.chmod(&name(number), 0o640));
-            drop(files.write(&name(number), 10, b"changed"));
-            drop(files.write(&name(number), 1 << 20, &[5; 300_000]));
-            drop(files.unlink(&name(number + 20)));
-            drop(files.rename(&name(number + 40), &format!("renamed-{number}")));
-            drop(files.put(&name(number + 200), b"new"));
-            drop(files.mkdir(&format!("directory-{number}")));
-            drop(files.truncate(&name(number + 60), 1));
-        }
-        goes_on(&open);
-        drop(holds);
-        goes_on(&open);
-        works(&open);
-        drop(fs);
-        open.export().unwrap();
-        only_leaks(&rig);
-    }
-}
-
 /// New numbers would lie below a damaged block.
 #[test]
 fn files_are_made_where_dnodes_beside_are_damaged() {

@@ -5,6 +5,8 @@
 //! process makes it purge soon, from a background thread. jemalloc reads its settings from the
 //! environment when a program starts.
 
+use crate::privileges;
+use rzfs_fuse::mounts_without_helper;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -31,6 +33,9 @@ pub fn restart_tuned(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) {
         return;
     }
     let Ok(program) = std::env::current_exe() else { return };
+    if mounts_without_helper() {
+        privileges::limit_programs();
+    }
     let error = tune(Command::new(program).args(arguments)).exec();
     tracing::warn!(%error, "more memory than necessary will be used");
 }

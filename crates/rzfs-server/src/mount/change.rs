@@ -57,6 +57,9 @@ pub(super) fn carry_out(
     {
         return Err(refusal(what, SUSPENDED));
     }
+    // Others leave it to these to tell of logs that were given up.
+    let opens_file_systems =
+        matches!(change, Change::Mount { .. } | Change::MountAll { .. } | Change::LoadKey { .. });
     let done = match change {
         Change::Create(new) => datasets::create(open, &new),
         Change::Destroy { names, force, newcomers } => {
@@ -106,7 +109,10 @@ pub(super) fn carry_out(
         Change::Reguid => pool::reguid(open),
         Change::Sync => pool::sync(open),
     };
-    let complaints = with_given_up_logs(open, done)?;
+    let complaints = match opens_file_systems {
+        true => with_given_up_logs(open, done)?,
+        false => done?,
+    };
     remember(open, command, caller)?;
     Ok(complaints)
 }

@@ -16,6 +16,8 @@ pub(super) struct Graft {
     pub(super) dataset: String,
     /// Where in the mount it is.
     pub(super) path: PathBuf,
+    /// The origin of its place.
+    pub(super) site: Site,
     /// What it does otherwise than properties say.
     pub(super) temporary: Temporary,
 }
@@ -70,6 +72,14 @@ impl DatasetMount {
         graft.map(|graft| (graft.path.as_path(), graft.temporary))
     }
 
+    /// The origin of the place of one of its file systems.
+    pub(super) fn site_of(&self, dataset: &str) -> Option<Site> {
+        if self.dataset == dataset {
+            return Some(self.site);
+        }
+        self.grafted.iter().find(|graft| graft.dataset == dataset).map(|graft| graft.site)
+    }
+
     pub(super) fn directory(&self) -> PathBuf {
         self.mount.directory().to_owned()
     }
@@ -82,7 +92,7 @@ impl DatasetMount {
         std::iter::once((self.dataset.as_str(), self.directory())).chain(grafted)
     }
 
-    /// Has these of its file systems do as a property says from now on.
+    /// Makes these of its file systems follow a property again.
     pub(super) fn settle(&mut self, names: &BTreeSet<String>, property: DatasetProperty) {
         let own = (&self.dataset, &mut self.temporary);
         let grafted = self.grafted.iter_mut();
@@ -108,8 +118,8 @@ impl DatasetMount {
     pub(super) fn graft(&mut self, plan: &PlannedMount, nested: Nested) -> Result<(), MountError> {
         let path = nested.path.clone();
         self.mount.graft(nested)?;
-        let (dataset, temporary) = (plan.dataset.clone(), plan.temporary);
-        self.grafted.push(Graft { dataset, path, temporary });
+        let (dataset, site, temporary) = (plan.dataset.clone(), plan.site, plan.temporary);
+        self.grafted.push(Graft { dataset, path, site, temporary });
         self.grafted.sort_by_key(|graft| graft.path.components().count());
         Ok(())
     }
@@ -149,10 +159,11 @@ impl DatasetMount {
     }
 
     /// What was planned for one of those that share it.
-    fn plan_of(&self, Graft { dataset, path, temporary }: &Graft) -> PlannedMount {
-        let (place, temporary) = (self.mountpoint.join(path), *temporary);
-        let plan = PlannedMount::new(dataset.clone(), place, CoveredContents::Hidden);
-        PlannedMount { temporary, shared: Some(self.mountpoint.clone()), ..plan }
+    fn plan_of(&self, graft: &Graft) -> PlannedMount {
+        let (site, temporary) = (graft.site, graft.temporary);
+        let place = self.mountpoint.join(&graft.path);
+        let plan = PlannedMount::new(graft.dataset.clone(), place, CoveredContents::Hidden);
+        PlannedMount { site, temporary, shared: Some(self.mountpoint.clone()), ..plan }
     }
 
     /// Whether it was unmounted from outside. Without the mount table it must have ended.

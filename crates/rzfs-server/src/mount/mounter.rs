@@ -285,6 +285,7 @@ impl Mounter {
                             reports.push(Graft {
                                 dataset: dataset.name().to_owned(),
                                 path: nested.path.clone(),
+                                site: inner.site,
                                 temporary: inner.temporary,
                             });
                             grafted.push(nested);

@@ -137,7 +137,7 @@ impl MountTable {
             };
             let directory = one.mount.directory();
             reports.push(report(&one.dataset, directory, one.temporary));
-            let grafted = one.grafted.iter().map(|Graft { dataset, path, temporary }| {
+            let grafted = one.grafted.iter().map(|Graft { dataset, path, temporary, .. }| {
                 report(dataset, &directory.join(path), *temporary)
             });
             reports.extend(grafted);

@@ -165,7 +165,8 @@ pub(super) fn unmount(open: &Open, target: &str, force: bool) -> Result<Vec<Stri
         let message = format!("cannot unmount '{target}': not currently mounted");
         return Err(Refusal::new(message));
     };
-    if place.is_none() && table.of_dataset(target).is_some_and(|one| one.site == Site::Named) {
+    let site = table.of_dataset(target).and_then(|one| one.site_of(target));
+    if place.is_none() && site == Some(Site::Named) {
         let reason = "legacy mountpoint\nuse umount(8) to unmount this filesystem";
         return Err(Refusal::new(format!("cannot unmount '{target}': {reason}")));
     }

@@ -303,7 +303,8 @@ impl TaskContext<'_> {
     fn leak_rest(&mut self, dir: ObjectId) -> Result<(), TaskError> {
         let charged = self.dir(dir)?;
         let used = charged.breakdown.snapshots.min(charged.used).cast_signed();
-        if used > 0 {
+        // Pools without a directory for what is being freed charge nobody for it.
+        if used > 0 && self.state.frees.free_dir().is_some() {
             tracing::warn!(%dir, used, "space of destroyed snapshots is leaked");
             let lost = SpaceDelta { used, ..SpaceDelta::default() };
             self.state.dirs.charge(&self.mos, dir, SpaceClass::Snapshots, -lost)?;

@@ -90,7 +90,7 @@ impl Table {
         singles: impl Iterator<Item = &'a Single>,
     ) -> Result<u64, LiveError> {
         let unique = self.zaps.get(&DdtClass::Unique).copied();
-        let Some(zap) = unique.filter(|_| !self.are_logs_unreadable) else { return Ok(0) };
+        let Some(zap) = unique.filter(|_| !self.is_unusable) else { return Ok(0) };
         let stays = |error: &LiveError| tracing::warn!(%error, "an entry of a dedup table stays");
         let mut removed = 0;
         for Single { key, since, .. } in singles {

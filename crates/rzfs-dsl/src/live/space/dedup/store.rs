@@ -51,7 +51,7 @@ pub(super) fn load(
             match TableLog::load(pool, (table.layout, limits), names, [first, second]) {
                 Err(error) if error.is_damage() => {
                     tracing::warn!(%error, ?checksum, "a dedup table is not used");
-                    table.are_logs_unreadable = true;
+                    table.is_unusable = true;
                 }
                 log => table.log = Some(log?),
             }
@@ -110,8 +110,13 @@ impl Table {
                 }
             }
             Some(mut log) => {
-                let warn_not_stored =
-                    |error: &LiveError| tracing::warn!(%error, "an entry stays in a dedup log");
+                let is_stored = |written: Result<(), LiveError>| match written {
+                    Err(error) if error.leaves_no_room() => {
+                        tracing::warn!(%error, "an entry stays in a dedup log");
+                        Ok(false)
+                    }
+                    written => written.map(|()| true),
+                };
                 let mut changes = Vec::new();
                 for (key, entry) in entries {
                     if entry.value.references() > 0 {
@@ -121,7 +126,7 @@ impl Table {
                     // Its block is being freed, so nothing may refer to it any longer.
                     let written =
                         self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
-                    if written.unless_damaged(warn_not_stored)?.is_none() {
+                    if !is_stored(written)? {
                         changes.push(self.logged(key, &entry, vdevs, &mut classes));
                     } else if log.get(&key).is_some() {
                         changes.push(LogRecord { stored: None, key, value: no_block(self.layout) });
@@ -134,7 +139,7 @@ impl Table {
                         let entry = Entry { value, stored, counted: None, is_changed: true };
                         let written =
                             self.write_entry(mos, home, (key, entry), vdevs, free, &mut classes);
-                        if written.unless_damaged(warn_not_stored)?.is_none() {
+                        if !is_stored(written)? {
                             kept.push(LogRecord { stored, key, value });
                         }
                     }
@@ -168,10 +173,11 @@ impl Table {
             return Ok(());
         }
         // In the first place where it is looked for.
-        let Some(zap) = self.zaps.values().next().copied() else { return Ok(()) };
-        if mos.spoil(zap, key.0.as_slice())? == Spoilt::OnDisk {
-            self.are_logs_unreadable = true;
-        }
+        let hidden = match self.zaps.values().next() {
+            Some(zap) => mos.spoil(*zap, key.0.as_slice())?,
+            None => Spoilt::OnDisk,
+        };
+        self.is_unusable |= hidden == Spoilt::OnDisk;
         Ok(())
     }
 

@@ -78,7 +78,7 @@ pub(super) struct Table {
     pub(super) is_damaged: bool,
     /// Whether its logs cannot be read: the ZAPs may be out of date, so lookups find nothing,
     /// nothing is added, and blocks that it may have are not freed.
-    pub(super) are_logs_unreadable: bool,
+    pub(super) is_unusable: bool,
 }
 
 impl Table {
@@ -97,7 +97,7 @@ impl Table {
             entries: BTreeMap::new(),
             log: None,
             is_damaged: false,
-            are_logs_unreadable: false,
+            is_unusable: false,
         }
     }
 
@@ -112,7 +112,7 @@ impl Table {
         mos: &LiveMos,
         key: DdtKey,
     ) -> Result<Option<&mut Entry>, LiveError> {
-        if self.are_logs_unreadable {
+        if self.is_unusable {
             let problem = FormatError::invalid("dedup table", "its logs cannot be read");
             return Err(LiveError::corrupt(self.directory())(problem));
         }
