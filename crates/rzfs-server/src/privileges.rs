@@ -5,6 +5,7 @@ use rustix::thread::{
     CapabilitySet, capabilities, capability_is_in_bounding_set,
     remove_capability_from_bounding_set, set_capabilities,
 };
+use rzfs_fuse::mounts_without_helper;
 
 /// To mount; to open devices, images, key files and the directories of mounts whoever owns them; to
 /// raise limits of descriptors, use space of the host that is reserved for root, and lock memory of
@@ -17,9 +18,12 @@ const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_PTRACE);
 
-/// Limits the programs started by this thread to the needed capabilities: the allocator of a program
-/// has threads before `main`.
+/// Limits the programs started by this thread to the needed capabilities, unless they mount by a
+/// helper: the allocator of a program has threads before `main`.
 pub(crate) fn limit_programs() {
+    if !mounts_without_helper() {
+        return;
+    }
     for capability in NEEDED.complement().iter() {
         // The kernel may know fewer, and refuses without CAP_SETPCAP.
         if capability_is_in_bounding_set(capability).unwrap_or(false) {

@@ -23,9 +23,7 @@ impl<S: Source> FileSystem<S> {
             Ok(match name {
                 b"." => NameTarget::Object(directory),
                 b".." => NameTarget::Object(self.parent(node)),
-                CONTROL_NAME if directory == self.root() && self.has_control_directory() => {
-                    NameTarget::Control
-                }
+                CONTROL_NAME if self.has_control_in(directory) => NameTarget::Control,
                 _ => {
                     let entry = self.entry(node, name)?;
                     let place = node.place();
@@ -106,7 +104,7 @@ impl<S: Source> FileSystem<S> {
             }
             let place = node.place();
             // One on disk would stand for the control directory with whoever lists before he looks up.
-            let is_covered = directory == self.root() && self.has_control_directory();
+            let is_covered = self.has_control_in(directory);
             for entry in self.source.names(node)?.entries_from(from.zap()) {
                 let entry = entry.map_err(|source| place.zap_failure(source))?;
                 if is_covered && entry.name() == CONTROL_NAME {

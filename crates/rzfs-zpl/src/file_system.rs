@@ -123,6 +123,11 @@ impl<S: Source> FileSystem<S> {
         self.snapshot_directory() != SnapshotDirectory::Absent
     }
 
+    /// Whether `.zfs` in this directory names the control directory.
+    pub(crate) fn has_control_in(&self, directory: ObjectId) -> bool {
+        directory == self.root() && self.has_control_directory()
+    }
+
     pub(crate) fn snapshot_directory(&self) -> SnapshotDirectory {
         self.source.option(|options| options.snapshot_directory)
     }

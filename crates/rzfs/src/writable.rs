@@ -187,7 +187,7 @@ impl WritablePool {
 
     /// Replays the intent logs of volumes whose keys are loaded, as far as that is needed: a volume
     /// is in use as soon as its pool is. What is damaged is passed over, and can be had from
-    /// [`LivePool::take_given_up_logs`].
+    /// [`LivePool::take_dropped_logs`].
     pub fn replay_volumes(&self) {
         let all = match self.datasets() {
             Ok(all) => all,
@@ -197,7 +197,7 @@ impl WritablePool {
             if let Err(error) = self.replay_if_volume(&dataset) {
                 tracing::warn!(dataset = dataset.name(), %error, "the intent log stays");
                 let (dataset, reason) = (dataset.name().to_owned(), error.to_string());
-                self.live.note_given_up_log(DroppedLog::Kept { dataset, reason });
+                self.live.note_dropped_log(DroppedLog::Kept { dataset, reason });
             }
         }
     }

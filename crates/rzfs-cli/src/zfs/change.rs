@@ -125,9 +125,10 @@ pub(super) fn carry_out(
     line: Option<&str>,
     console: &mut Console<'_>,
 ) -> Outcome {
-    let complaints = source::change(client, change, line)?;
-    complaints.iter().for_each(|complaint| console.complain(complaint));
-    if complaints.is_empty() { Ok(()) } else { Err(Failure::Told) }
+    match changed(client, change, line, console)? {
+        0 => Ok(()),
+        _ => Err(Failure::Told),
+    }
 }
 
 /// Changes a pool; what the change has found out about the pool is reported, and is no failure of it.
@@ -137,9 +138,19 @@ pub(crate) fn carry_out_telling(
     line: Option<&str>,
     console: &mut Console<'_>,
 ) -> Outcome {
+    changed(client, change, line, console).map(drop)
+}
+
+/// Changes a pool and reports what the change has to say; returns the number of lines.
+fn changed(
+    client: &mut ControlClient,
+    change: Change,
+    line: Option<&str>,
+    console: &mut Console<'_>,
+) -> Result<usize, Failure> {
     let told = source::change(client, change, line)?;
     told.iter().for_each(|line| console.complain(line));
-    Ok(())
+    Ok(told.len())
 }
 
 /// Performs an action on several datasets. A refused one does not block the others; the worst

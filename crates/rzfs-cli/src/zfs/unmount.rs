@@ -1,6 +1,6 @@
 //! `zfs unmount` (spec 09, section 4).
 
-use super::change::pool_with;
+use super::change::{carry_out_telling, pool_with};
 use crate::console::{Console, Failure, Outcome};
 use crate::getopt::{Grammar, Value, Word, operands};
 use crate::source;
@@ -32,9 +32,7 @@ pub(super) fn run(words: &[String], console: &mut Console<'_>) -> Outcome {
     };
     let mut client = client_of(target, console)?;
     let change = Change::Unmount { target: target.clone(), force: flag('f') };
-    let complaints = source::change(&mut client, change, None)?;
-    complaints.iter().for_each(|complaint| console.complain(complaint));
-    Ok(())
+    carry_out_telling(&mut client, change, None, console)
 }
 
 /// The pool of a file system given by name or mount point.

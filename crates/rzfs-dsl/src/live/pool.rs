@@ -103,12 +103,12 @@ impl LivePool {
     /// The intent logs of which not everything could be done, for somebody who tells people: each is
     /// there once.
     #[must_use]
-    pub fn take_given_up_logs(&self) -> Vec<DroppedLog> {
+    pub fn take_dropped_logs(&self) -> Vec<DroppedLog> {
         std::mem::take(&mut *self.found.dropped_logs.lock())
     }
 
     /// Notes that not everything of an intent log could be done.
-    pub fn note_given_up_log(&self, log: DroppedLog) {
+    pub fn note_dropped_log(&self, log: DroppedLog) {
         self.found.dropped_logs.lock().push(log);
     }
 

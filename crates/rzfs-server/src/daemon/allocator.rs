@@ -6,7 +6,6 @@
 //! environment when a program starts.
 
 use crate::privileges;
-use rzfs_fuse::mounts_without_helper;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -33,9 +32,7 @@ pub fn restart_tuned(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) {
         return;
     }
     let Ok(program) = std::env::current_exe() else { return };
-    if mounts_without_helper() {
-        privileges::limit_programs();
-    }
+    privileges::limit_programs();
     let error = tune(Command::new(program).args(arguments)).exec();
     tracing::warn!(%error, "more memory than necessary will be used");
 }

@@ -8,7 +8,6 @@
 
 use super::allocator;
 use crate::privileges;
-use rzfs_fuse::mounts_without_helper;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -67,9 +66,7 @@ pub(crate) fn in_background(
     let mut text = Zeroizing::new(Vec::with_capacity(LONG_REQUEST));
     serde_json::to_writer(&mut *text, request)?;
     close_fds::set_fds_cloexec(FIRST_OF_OTHERS, &[]);
-    if mounts_without_helper() {
-        privileges::limit_programs();
-    }
+    privileges::limit_programs();
     let (mut ours, theirs) = UnixStream::pair()?;
     let mut child = allocator::tune(&mut Command::new(std::env::current_exe()?))
         .args(options)

@@ -110,7 +110,7 @@ pub(super) fn carry_out(
         Change::Sync => pool::sync(open),
     };
     let complaints = match opens_file_systems {
-        true => with_given_up_logs(open, done)?,
+        true => with_dropped_logs(open, done)?,
         false => done?,
     };
     remember(open, command, caller)?;
@@ -118,12 +118,12 @@ pub(super) fn carry_out(
 }
 
 /// Tells besides of intent logs of which not everything could be done, as file systems were opened.
-fn with_given_up_logs(
+fn with_dropped_logs(
     open: &Open,
     done: Result<Vec<String>, Refusal>,
 ) -> Result<Vec<String>, Refusal> {
     let Ok(pool) = open.writable() else { return done };
-    let logs = pool.live().take_given_up_logs();
+    let logs = pool.live().take_dropped_logs();
     let lines = logs.iter().map(ToString::to_string);
     match done {
         Ok(complaints) => Ok(complaints.into_iter().chain(lines).collect()),

@@ -76,7 +76,7 @@ impl MountedPool {
         }
         if let Some(pool) = writable {
             pool.replay_volumes();
-            for log in pool.live().take_given_up_logs() {
+            for log in pool.live().take_dropped_logs() {
                 starter.hear(Notice::DroppedLog(&log));
             }
         }

@@ -183,7 +183,7 @@ fn opened(
         }
         Access::ReadWrite => {
             let pool = options.open_writable_among(found)?;
-            for log in pool.live().take_given_up_logs() {
+            for log in pool.live().take_dropped_logs() {
                 starter.hear(Notice::DroppedLog(&log));
             }
             Ok(Contents::writing(pool)?)

@@ -97,8 +97,7 @@ impl LiveFileSystem {
             return Err(ZplError::BadName { directory });
         }
         self.check_name(directory, name)?;
-        let is_root = directory.object == self.root();
-        if name == CONTROL_NAME && is_root && self.has_control_directory() {
+        if name == CONTROL_NAME && self.has_control_in(directory.object) {
             return Err(ZplError::Exists { place: directory });
         }
         Ok(())

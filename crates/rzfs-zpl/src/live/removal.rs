@@ -151,8 +151,7 @@ impl LiveFileSystem {
 
     /// Refuses to remove or move `.` and `..`.
     pub(super) fn check_old_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
-        let is_control =
-            name == CONTROL_NAME && directory.object == self.root() && self.has_control_directory();
+        let is_control = name == CONTROL_NAME && self.has_control_in(directory.object);
         match name {
             b"." | b"" => {
                 Err(ZplError::Invalid { place: directory, problem: "the name of itself" })

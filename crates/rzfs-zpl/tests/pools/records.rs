@@ -436,7 +436,7 @@ fn what_is_lost_of_a_log_is_told() {
     logged.log.write(&logged.image(), 5);
     let session = logged.replay();
     let told = |session: &Session| {
-        let logs = session.pool.take_given_up_logs();
+        let logs = session.pool.take_dropped_logs();
         logs.iter().map(ToString::to_string).collect::<Vec<_>>().join("|")
     };
     let first = told(&session);
@@ -499,7 +499,7 @@ fn a_damaged_block_ends_the_log() {
     logged.world.judge();
     image.write_all_at(&[0xdb; 64], DATA_START + FREE + LOG_BLOCK + 1000).unwrap();
     let session = logged.replay_with(MissingLogs::Ignore);
-    let [given_up] = &session.pool.take_given_up_logs()[..] else { panic!("nobody is told") };
+    let [given_up] = &session.pool.take_dropped_logs()[..] else { panic!("nobody is told") };
     assert!(given_up.to_string().contains("the rest of the intent log is given up"), "{given_up}");
     for number in 0..8 {
         let found = find(&session.fs, &format!("file-{number}"));

@@ -310,11 +310,10 @@ pub(super) fn settle(
     renamed: impl Fn(&str) -> String,
 ) -> Vec<String> {
     let planned = || {
-        let was_mounted: BTreeSet<_> = ended.iter().map(|one| renamed(&one.dataset)).collect();
         let MountsAfterChange { kept, mut placed } =
             aftermath(before, &open.candidates()?, ended, renamed);
         if now_possible == NowPossible::Left {
-            placed.retain(|name, _| was_mounted.contains(name));
+            placed.retain(|_, former| former.is_some());
         }
         let mut planned = open.reopened(kept)?;
         let mut places = open.places(&placed.keys().cloned().collect())?;
@@ -322,7 +321,9 @@ pub(super) fn settle(
         for (_, plan) in &mut places {
             let Some(Some(former)) = before.remove(&plan.dataset) else { continue };
             plan.temporary = former.temporary;
-            was_shared.push(PlannedMount { shared: former.shared, ..plan.clone() });
+            if former.shared.is_some() {
+                was_shared.push(PlannedMount { shared: former.shared, ..plan.clone() });
+            }
         }
         planned.extend(places);
         Ok::<_, DatasetError>((planned, was_shared))
@@ -337,7 +338,7 @@ pub(super) fn settle(
         Ok(mut left) => {
             left.retain(|(dataset, plan)| {
                 let anew = (dataset.clone(), PlannedMount { shared: None, ..plan.clone() });
-                plan.shared.is_some() && unfit(open, table, &anew).is_some()
+                unfit(open, table, &anew).is_some()
             });
             complaints.extend(carry_out(open, table, left));
         }

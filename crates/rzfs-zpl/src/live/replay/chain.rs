@@ -51,16 +51,16 @@ impl ReplaySummary {
         tracing::info!(dataset, replayed, skipped, damaged, "the intent log was replayed");
         let name = || dataset.to_owned();
         if *damaged > 0 {
-            pool.note_given_up_log(DroppedLog::Changes { dataset: name(), changes: *damaged });
+            pool.note_dropped_log(DroppedLog::Changes { dataset: name(), changes: *damaged });
         }
         if let Some(failure) = failure {
             tracing::warn!(dataset, %failure, "the rest of the intent log is lost");
             let reason = failure.to_string();
-            pool.note_given_up_log(DroppedLog::Record { dataset: name(), reason });
+            pool.note_dropped_log(DroppedLog::Record { dataset: name(), reason });
         }
         if let Some(end) = end {
             tracing::warn!(dataset, %end, "the rest of the intent log is given up");
-            pool.note_given_up_log(DroppedLog::Rest { dataset: name(), end: end.clone() });
+            pool.note_dropped_log(DroppedLog::Rest { dataset: name(), end: end.clone() });
         }
     }
 }
