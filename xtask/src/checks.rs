@@ -3,7 +3,7 @@
 use crate::{demo, docs_check, import_cycles, setup};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use xtask::process::{self, Failure, Finished, cargo};
+use xtask::process::{self, Failure, Finished, LIMITED, cargo};
 use xtask::rig;
 
 /// What `cargo xtask test` is asked.
@@ -115,7 +115,9 @@ fn all_tests() -> Result<(), Failure> {
 
 /// What runs some of the workspace's tests.
 fn tests(which: &[&str]) -> Command {
-    let mut tests = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    let runner = format!("target.'cfg(unix)'.runner={LIMITED:?}");
+    let mut tests =
+        cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--config", &runner]);
     tests.args(which);
     tests
 }

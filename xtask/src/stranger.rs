@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use xtask::process::{self, AS_NOBODY, Failure, NOBODY, cargo, repository};
+use xtask::process::{self, AS_NOBODY, Failure, LIMITED, NOBODY, cargo, repository};
 
 /// What `cargo xtask stranger` is asked.
 #[derive(clap::Args)]
@@ -90,20 +90,22 @@ pub(crate) fn run(arguments: &Stranger) -> Result<(), Failure> {
 /// Runs the tests that fit one of the filters, or all where there are none.
 fn test(binary: &TestBinary, who: Who, filters: &[String]) -> Result<(), Failure> {
     let home = tempfile::tempdir().map_err(Failure::file(Path::new("temporary directory")))?;
-    let mut command = match who {
-        Who::Ourselves => Command::new(&binary.executable),
+    let [timeout, limit @ ..] = LIMITED;
+    let mut command = Command::new(timeout);
+    command.args(limit);
+    match who {
+        Who::Ourselves => {
+            command.arg(&binary.executable);
+        }
         Who::Nobody => {
-            let [setpriv, words @ ..] = AS_NOBODY;
-            let mut command = Command::new(setpriv);
-            command.args(words).arg(&binary.executable);
+            command.args(AS_NOBODY).arg(&binary.executable);
             command.env("HOME", home.path()).env("USER", "nobody");
             give(home.path())?;
             // Images are unpacked below the build directory, which is not the user's.
             command.env("CARGO_TARGET_DIR", home.path());
             share(&target_directory().join("tmp"))?;
-            command
         }
-    };
+    }
     for name in VARIABLES {
         command.env_remove(name);
     }

@@ -29,6 +29,7 @@
 //! `$RZFS_GOLDEN_UNPACKED` they are taken from there (a directory for each pool).
 #![forbid(unsafe_code)]
 
+mod ending;
 mod manifest;
 mod overlay;
 mod pool;
@@ -38,6 +39,7 @@ mod transcript;
 mod tree;
 mod zdb;
 
+pub use ending::SetWhenDropped;
 pub use manifest::{Entry, EntryKind, FileSystemManifest, Manifest, parse_hex};
 pub use overlay::{Damage, OverlayDevice};
 pub use pool::{ReferencePool, has_root, kernel_passes, unpack_sample, unpacked_root};

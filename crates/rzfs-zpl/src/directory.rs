@@ -18,29 +18,27 @@ impl<S: Source> FileSystem<S> {
     /// There is no such entry, the name is invalid, `directory` is not a directory, or the target
     /// cannot be opened.
     pub fn lookup(&self, directory: ObjectId, name: &[u8]) -> Result<NameTarget, ZplError> {
-        let found = self.source.with_file(directory, |node| {
+        self.source.with_file(directory, |node| {
             node.require_directory()?;
-            Ok(match name {
-                b"." => NameTarget::Object(directory),
-                b".." => NameTarget::Object(self.parent(node)),
-                CONTROL_NAME if self.has_control_in(directory) => NameTarget::Control,
+            let object = match name {
+                b"." => return Ok(NameTarget::Object(directory)),
+                b".." => self.parent(node),
+                CONTROL_NAME if self.has_control_in(directory) => return Ok(NameTarget::Control),
                 _ => {
                     let entry = self.entry(node, name)?;
-                    let place = node.place();
-                    NameTarget::Object(entry.ok_or(ZplError::NotFound { place })?.object)
+                    entry.ok_or(ZplError::NotFound { place: node.place() })?.object
                 }
-            })
-        })?;
-        if let NameTarget::Object(object) = found
-            && object != directory
-        {
-            let kind = self.kind_of(self.place(directory), object)?;
-            if name == b".." && kind != FileKind::Directory {
-                let source = ZplError::NotDirectory { place: self.place(object) };
-                return Err(dangling_at(self.place(directory), object, source));
+            };
+            if object != directory {
+                // While the directory is locked: a file that loses its name is gone.
+                let kind = self.kind_of(node.place(), object)?;
+                if name == b".." && kind != FileKind::Directory {
+                    let source = ZplError::NotDirectory { place: self.place(object) };
+                    return Err(dangling_at(node.place(), object, source));
+                }
             }
-        }
-        Ok(found)
+            Ok(NameTarget::Object(object))
+        })
     }
 
     /// Refuses names that are invalid for new entries.

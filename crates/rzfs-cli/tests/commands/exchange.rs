@@ -3,6 +3,7 @@
 use crate::harness::{PYTHON, has_python, mounts_on_mounts};
 use crate::workshop::Workshop;
 use rustix::io::Errno;
+use rzfs_testkit::SetWhenDropped;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -316,10 +317,11 @@ fn nobody_writes_into_what_is_below_while_contents_are_exchanged() {
             }
             round
         });
+        let end = SetWhenDropped(&is_over);
         for _ in 0..10 {
             shop.succeed("zfs rollback tank/a@then");
         }
-        is_over.store(true, Ordering::Release);
+        drop(end);
         assert!(outer.join().unwrap() > 0);
         inner.join().unwrap()
     });
@@ -611,9 +613,9 @@ fn what_is_stored_while_contents_are_exchanged_is_on_disk_or_gone() {
                     write(&shop, "a/short", &format!("{number}").repeat(5));
                 }
             });
+            let _end = SetWhenDropped(&is_over);
             shop.succeed("zfs rollback tank/a@then");
             std::thread::sleep(Duration::from_millis(200));
-            is_over.store(true, Ordering::Relaxed);
         });
         drop(python.stdin.take());
         assert!(python.wait().unwrap().success());

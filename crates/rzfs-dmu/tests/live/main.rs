@@ -18,6 +18,7 @@ use rzfs_format::compression::CompressionFunction;
 use rzfs_format::object_type::ObjectType;
 use rzfs_format::zil::ZilHeader;
 use rzfs_format::{BlockId, Level, ObjectId, ObjsetId};
+use rzfs_testkit::SetWhenDropped;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use world::{Lie, World, WorldOptions};
 
@@ -410,11 +411,12 @@ fn no_number_is_given_twice_while_others_are_synced() {
         let claimers: Vec<_> = claimers.collect();
         let allocators = (0..ALLOCATORS).map(|_| scope.spawn(|| repeat(&allocate)));
         let allocators: Vec<_> = allocators.collect();
+        let end = SetWhenDropped(&is_done);
         for _ in 0..ROUNDS {
             next.fetch_add(TOGETHER / 4, Ordering::Relaxed);
             world.sync(1, |_, _| {});
         }
-        is_done.store(true, Ordering::Relaxed);
+        drop(end);
         let of = |threads: Vec<std::thread::ScopedJoinHandle<'_, Vec<ObjectId>>>| {
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         };

@@ -6,6 +6,7 @@ use rustix::fs::{
     seek, setxattr,
 };
 use rustix::io::Errno;
+use rzfs_testkit::SetWhenDropped;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -69,7 +70,7 @@ fn readers_see_what_is_written_to_a_new_file() {
                 }
             });
         }
-        let end = IsSet(&is_finished);
+        let end = SetWhenDropped(&is_finished);
         let reader = File::open(&path).unwrap();
         for (index, piece) in expected.chunks(997).enumerate() {
             let at = (index * 997) as u64;
@@ -92,15 +93,6 @@ fn readers_see_what_is_written_to_a_new_file() {
     }
     drop((log, other));
     mounted.finish();
-}
-
-/// Sets a flag when dropped, also when an assertion fails.
-struct IsSet<'f>(&'f AtomicBool);
-
-impl Drop for IsSet<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

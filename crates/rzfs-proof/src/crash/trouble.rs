@@ -15,6 +15,7 @@ use crate::OpenPool;
 use rzfs_blockdev::SimulatedDevice;
 use rzfs_blockdev::simulated::{Fault, FaultKind};
 use rzfs_hostile::Random;
+use rzfs_testkit::SetWhenDropped;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -116,9 +117,8 @@ impl Trouble {
                     thread::sleep(LOOK);
                 }
             });
-            let result = act();
-            is_done.store(true, Ordering::Release);
-            result
+            let _end = SetWhenDropped(&is_done);
+            act()
         })
     }
 }

@@ -88,6 +88,12 @@ pub(super) enum Naming<'a> {
     Unnamed,
 }
 
+/// A file that was created, and its attributes then.
+pub(super) struct Made {
+    pub(super) node: Arc<LiveNode>,
+    attributes: Attributes,
+}
+
 impl LiveFileSystem {
     /// Refuses invalid names, and `.zfs` in the root.
     pub(super) fn check_new_name(&self, directory: Place, name: &[u8]) -> Result<(), ZplError> {
@@ -128,10 +134,9 @@ impl LiveFileSystem {
         new: &NewFile<'_>,
     ) -> Result<Attributes, ZplError> {
         self.check_new_name(self.place(directory), name)?;
-        let node = self.make(directory, Naming::Name(name), new)?;
-        self.commit_always(node.id())?;
-        let state = node.state().read();
-        state.attributes()
+        let made = self.make(directory, Naming::Name(name), new)?;
+        self.commit_always(made.node.id())?;
+        Ok(made.attributes)
     }
 
     /// Creates a file in a directory, with or without a name.
@@ -140,7 +145,7 @@ impl LiveFileSystem {
         directory: ObjectId,
         naming: Naming<'_>,
         new: &NewFile<'_>,
-    ) -> Result<Arc<LiveNode>, ZplError> {
+    ) -> Result<Made, ZplError> {
         let parent = self.node(directory)?;
         let mut parent = parent.write();
         self.check_accepts_names(&parent)?;
@@ -173,7 +178,7 @@ impl LiveFileSystem {
         naming: Naming<'_>,
         seed: &NodeSeed<'_>,
         inherited: &Inherited,
-    ) -> Result<Arc<LiveNode>, ZplError> {
+    ) -> Result<Made, ZplError> {
         let mut attached = self.plan_xattrs(seed, inherited)?;
         let mut draft = self.draft(seed, |values, schema| {
             attached.complete(values, schema);
@@ -225,7 +230,9 @@ impl LiveFileSystem {
             self.log_creation(&tx, name, seed, &object, listed)?;
             attached.log_files(self, &tx, object.id())?;
         }
-        Ok(self.source.nodes.insert(LiveNode::new(state)))
+        // Others can remove it as soon as the directory is unlocked.
+        let attributes = state.attributes()?;
+        Ok(Made { node: self.source.nodes.insert(LiveNode::new(state)), attributes })
     }
 
     /// Maximum bytes written by adding a name to a directory.
@@ -458,7 +465,7 @@ impl LiveFileSystem {
         if new.kind != NewKind::Regular {
             return Err(ZplError::Invalid { place, problem: "only regular files need no name" });
         }
-        let node = self.make(directory, Naming::Unnamed, new)?;
-        self.hold(node.id())
+        let made = self.make(directory, Naming::Unnamed, new)?;
+        self.hold(made.node.id())
     }
 }

@@ -42,20 +42,29 @@ impl LiveFileSystem {
         if removed { Ok(()) } else { Err(ZplError::NotFound { place }) }
     }
 
-    /// The file under a name, to change both: neither is locked.
+    /// The file under a name, to change both: neither is locked any more.
     pub(super) fn named(
         &self,
         directory: &LiveNode,
         name: &[u8],
     ) -> Result<Arc<LiveNode>, ZplError> {
-        let (found, place) = {
-            let state = directory.state().read();
-            state.require_directory()?;
-            let place = state.place();
-            let entry = self.entry(&state, name)?;
-            (entry.ok_or(ZplError::NotFound { place })?.object, place)
-        };
-        self.node(found).map_err(|source| dangling_at(place, found, source))
+        let state = directory.state().read();
+        let place = state.place();
+        self.named_if_any(&state, name)?.ok_or(ZplError::NotFound { place })
+    }
+
+    /// The file under a name, if there is one. The directory stays locked until the file is found:
+    /// a file that loses its name in between is gone, which would look like damage.
+    pub(super) fn named_if_any(
+        &self,
+        directory: &NodeState,
+        name: &[u8],
+    ) -> Result<Option<Arc<LiveNode>>, ZplError> {
+        directory.require_directory()?;
+        let Some(entry) = self.entry(directory, name)? else { return Ok(None) };
+        let file = self.node(entry.object);
+        let place = directory.place();
+        file.map(Some).map_err(|source| dangling_at(place, entry.object, source))
     }
 
     /// Whether a name still refers to a file, now that both are locked.

@@ -11,7 +11,6 @@ use super::node::{LiveNode, Locked, NodeState, lock_in_order};
 use super::quotas::Charged;
 use super::removal::links_after;
 use super::seed::NodeSeed;
-use crate::directory::dangling_at;
 use crate::error::ZplError;
 use crate::sync::Arc;
 use rzfs_dmu::live::Transaction;
@@ -115,16 +114,8 @@ impl LiveFileSystem {
         to: Named<'_>,
     ) -> Result<RenamedFiles, ZplError> {
         let source = self.named(source_dir, from.name)?;
-        let (entry, place) = {
-            let state = target_dir.state().read();
-            state.require_directory()?;
-            (self.entry(&state, to.name)?, state.place())
-        };
-        let target = entry.map(|entry| {
-            let found = self.node(entry.object);
-            found.map_err(|error| dangling_at(place, entry.object, error))
-        });
-        Ok(RenamedFiles { source, target: target.transpose()? })
+        let target = self.named_if_any(&target_dir.state().read(), to.name)?;
+        Ok(RenamedFiles { source, target })
     }
 
     /// Whether the names still refer to the locked files.

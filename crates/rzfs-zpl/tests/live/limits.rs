@@ -5,6 +5,7 @@ use crate::pool::Pool;
 use parking_lot::Mutex;
 use rzfs_format::zap::ZapForm;
 use rzfs_format::{ObjectId, Txg};
+use rzfs_testkit::SetWhenDropped;
 use rzfs_zpl::live::{
     AttributeChange, Caller, DatasetSpace, Named, NewFile, NewKind, Privilege, QuotaOwner,
     QuotaUnit, RenameMode, SpaceDemand, SpaceRefusal, WriteAt, XattrMode,
@@ -151,6 +152,46 @@ fn directories_grow_and_shrink() {
     assert_eq!(pool.on_disk().root().fill(), 6);
 }
 
+/// A file that loses its last name while others look for it is not there, rather than damaged.
+#[test]
+fn names_that_go_while_they_are_looked_up_are_no_damage() {
+    let pool = Pool::ordinary();
+    let fs = pool.open(Pool::options());
+    let root = fs.root();
+    let done = AtomicBool::new(false);
+    let (fs, done) = (&fs, &done);
+    let until_done = |act: &dyn Fn() -> Result<(), Box<rzfs_zpl::ZplError>>| {
+        while !done.load(Ordering::Relaxed) {
+            if let Err(error) = act() {
+                assert_eq!(error.errno(), 2, "{error}");
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| until_done(&|| Ok(fs.lookup(root, b"name").map(|_| ())?)));
+        scope.spawn(|| until_done(&|| Ok(fs.unlink(root, b"name")?)));
+        scope.spawn(|| {
+            let (from, to) = (b"name", b"other");
+            let [from, to] = [from.as_slice(), to].map(|name| Named { directory: root, name });
+            until_done(&|| Ok(fs.rename(from, to, RenameMode::Replace, Caller::SUPERUSER)?));
+        });
+        scope.spawn(|| until_done(&|| Ok(fs.unlink(root, b"other")?)));
+        let _end = SetWhenDropped(done);
+        let mut made = 0;
+        while made < 400 {
+            match fs.create(root, b"name", &new_file(NewKind::Regular, 0o644)) {
+                Ok(_) if made % 50 == 0 => pool.sync(),
+                Ok(_) => {}
+                Err(error) => {
+                    assert_eq!(error.errno(), 17, "{error}");
+                    continue;
+                }
+            }
+            made += 1;
+        }
+    });
+}
+
 /// Threads change the same few directories in every way while groups are synced: there is no
 /// deadlock, and the result is consistent.
 #[test]
@@ -179,8 +220,9 @@ fn many_threads_change_one_tree() {
                 pool.sync();
             }
         });
+        let end = SetWhenDropped(done);
         workers.into_iter().for_each(|worker| worker.join().unwrap());
-        done.store(true, Ordering::SeqCst);
+        drop(end);
         syncer.join().unwrap();
     });
     pool.sync();

@@ -9,6 +9,7 @@ use rzfs_format::ObjectId;
 use rzfs_format::features::Feature;
 use rzfs_format::znode::Timestamp;
 use rzfs_proof::{ImagePool, Session};
+use rzfs_testkit::SetWhenDropped;
 use rzfs_zap::ZapValue;
 use rzfs_zpl::live::{Caller, FilePlace, LiveFileSystem, LiveOptions, NewFileSystem, NewKind};
 use rzfs_zpl::{FileSystem, FileSystemOptions, Files, NameTarget, ZplError};
@@ -335,15 +336,6 @@ fn shared_blocks_count_for_quotas_but_take_no_room() {
     world.judge();
 }
 
-/// Sets a flag at the end, also after a failure.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// How often a snapshot is destroyed while it is copied from.
 const ROUNDS: u64 = 4;
 /// Threads ahead of the copy.
@@ -373,7 +365,7 @@ fn what_is_copied_from_a_snapshot_that_goes_is_whole_or_not_there() {
                 }
             });
         }
-        let _end = End(is_over);
+        let _end = SetWhenDropped(is_over);
         for round in 0..ROUNDS {
             let name = format!("file{round}");
             let file = write(fs, &name, 3);

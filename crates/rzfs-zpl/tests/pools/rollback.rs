@@ -10,6 +10,7 @@ use rzfs_format::ObjectId;
 use rzfs_format::dirent::FileKind;
 use rzfs_format::features::Feature;
 use rzfs_proof::ImagePool;
+use rzfs_testkit::SetWhenDropped;
 use rzfs_zpl::live::{Caller, LiveFileSystem, LiveOptions, NewFile, NewKind, WriteAt};
 use rzfs_zpl::{DirCookie, FileSystem, FileSystemOptions, NameTarget, ZplError};
 use std::collections::BTreeMap;
@@ -197,10 +198,10 @@ fn nothing_that_is_written_meanwhile_comes_through() {
                 move || write(thread)
             })
         });
+        let _end = SetWhenDropped(&ends);
         while told.load(Ordering::Relaxed) < 9 && writers.iter().all(|one| !one.is_finished()) {
             pool.roll_back("g01").unwrap();
         }
-        ends.store(true, Ordering::Relaxed);
     });
     drop(shared);
     pool.roll_back("g01").unwrap();
@@ -271,8 +272,8 @@ fn who_writes_all_the_time_does_not_put_it_off() {
                     }
                 });
             }
+            let _end = SetWhenDropped(&is_over);
             pool.roll_back("made@s").unwrap();
-            is_over.store(true, Ordering::Relaxed);
             start.elapsed() < PATIENCE
         });
         assert!(in_time);
@@ -302,9 +303,8 @@ fn what_is_in_use_is_not_destroyed() {
                 }
             });
         }
-        let refused = session.pool.destroy_dataset("made/a");
-        is_over.store(true, Ordering::Relaxed);
-        refused
+        let _end = SetWhenDropped(&is_over);
+        session.pool.destroy_dataset("made/a")
     });
     assert_eq!(refused.unwrap_err().errno(), 16);
     assert!(start.elapsed() < PATIENCE);

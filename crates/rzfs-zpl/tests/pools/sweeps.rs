@@ -6,6 +6,7 @@ use rzfs_dsl::live::{SweepOrder, SystemEnvironment};
 use rzfs_dsl::pool::{LeafSweep, SweepKind, SweepState};
 use rzfs_format::{Guid, ObjectId};
 use rzfs_proof::{ImagePool, Session};
+use rzfs_testkit::SetWhenDropped;
 use rzfs_vdev::Vdev;
 use rzfs_zpl::live::{LiveFileSystem, NewKind};
 use std::os::unix::fs::MetadataExt;
@@ -105,8 +106,9 @@ fn writers_lose_nothing_while_free_space_is_swept() {
                 }
                 rounds
             });
+            let end = SetWhenDropped(&is_over);
             let held: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-            is_over.store(true, Ordering::Release);
+            drop(end);
             rounds = sweeper.join().unwrap();
             held
         });
