@@ -17,6 +17,7 @@ use fuser::{Errno, FileAttr, FileType, Generation, INodeNo};
 use rzfs_format::{ObjectId, ObjsetId};
 use rzfs_zpl::{Attributes, ControlNode, ControlTree, FileSystem, Files, NameTarget, ZplError};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, UNIX_EPOCH};
@@ -412,19 +413,71 @@ impl Adapter {
         }
     }
 
-    /// Finds the next data or hole, as `whence` says.
-    pub(crate) fn seek(&self, inode: INodeNo, offset: i64, whence: i32) -> Answer<i64> {
+    /// Looks for data or a hole.
+    pub(crate) fn seek(&self, inode: INodeNo, seeking: Seeking) -> Answer<Sought> {
+        let (file_system, object) = self.file(inode)?;
+        let size = file_system.attributes(object).map_err(|error| errno(&error))?.size;
+        let data_from = |offset| match file_system.seek_data(object, offset) {
+            Err(error) if errno(&error) == Errno::ENXIO => Ok(None),
+            data => data.map(Some).map_err(|error| errno(&error)),
+        };
+        Ok(match seeking {
+            Seeking::Data(offset) => {
+                let data = data_from(offset)?;
+                let found = data.ok_or(Errno::ENXIO).and_then(signed);
+                Sought { found, hole: offset..data.unwrap_or(size) }
+            }
+            Seeking::Hole(offset) => {
+                let hole = file_system.seek_hole(object, offset);
+                let hole = hole.map_err(|error| errno(&error))?;
+                Sought { found: signed(hole), hole: hole..data_from(hole)?.unwrap_or(size) }
+            }
+        })
+    }
+
+    /// The same in a file that counts as data all over.
+    pub(crate) fn seek_in_data(&self, inode: INodeNo, seeking: Seeking) -> Answer<i64> {
+        let (file_system, object) = self.file(inode)?;
+        let size = file_system.attributes(object).map_err(|error| errno(&error))?.size;
+        match seeking {
+            Seeking::Data(offset) | Seeking::Hole(offset) if offset >= size => Err(Errno::ENXIO),
+            Seeking::Data(offset) => signed(offset),
+            Seeking::Hole(_) => signed(size),
+        }
+    }
+}
+
+/// What is looked for in a file, from an offset on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seeking {
+    Data(u64),
+    Hole(u64),
+}
+
+impl Seeking {
+    /// As the arguments of lseek(2) say.
+    pub(crate) fn of(offset: i64, whence: i32) -> Answer<Self> {
         const SEEK_DATA: i32 = 3;
         const SEEK_HOLE: i32 = 4;
-        let (file_system, object) = self.file(inode)?;
         let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
-        let found = match whence {
-            SEEK_DATA => file_system.seek_data(object, offset),
-            SEEK_HOLE => file_system.seek_hole(object, offset),
-            _ => return Err(Errno::EINVAL),
-        };
-        i64::try_from(found.map_err(|error| errno(&error))?).map_err(|_| Errno::EOVERFLOW)
+        match whence {
+            SEEK_DATA => Ok(Self::Data(offset)),
+            SEEK_HOLE => Ok(Self::Hole(offset)),
+            _ => Err(Errno::EINVAL),
+        }
     }
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Sought {
+    pub(crate) found: Answer<i64>,
+    /// The hole that was passed or found; empty if there was none.
+    pub(crate) hole: Range<u64>,
+}
+
+fn signed(offset: u64) -> Answer<i64> {
+    i64::try_from(offset).map_err(|_| Errno::EOVERFLOW)
 }
 
 pub(crate) const NONE: Generation = Generation(0);

@@ -7,6 +7,7 @@
 //! times that change with flags                                       before the reply
 //! pages below a write that bypassed them (O_DIRECT)                  before the reply, by a thread
 //! pages changed through a mapping, which is refused                  after the reply, by a thread
+//! pages over a hole, which may have been stored into (see seeking)   before the reply, by a thread
 //! file systems added to and removed from the mount (see grafts)      by their caller
 //! differences after an exchange of contents                          by the exchange
 //! presence of `.zfs` in a root directory                             on a change of `snapdir`
@@ -139,13 +140,28 @@ impl PageDropper {
         (offset, len): (u64, u64),
         afterwards: impl FnOnce() + Send + 'static,
     ) {
-        let afterwards: Afterwards = if self.held.fetch_add(1, Ordering::AcqRel) < MOST_HELD {
-            Box::new(afterwards)
+        if self.has_room() {
+            self.drop_pages_before(inode, (offset, len), afterwards);
         } else {
             afterwards();
-            Box::new(|| ())
-        };
-        let stale = Stale { inode, offset, len, afterwards };
+            self.drop_pages_before(inode, (offset, len), || ());
+        }
+    }
+
+    /// Whether not too many wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.held.load(Ordering::Acquire) < MOST_HELD
+    }
+
+    /// Makes the kernel drop its pages of a range, then runs `afterwards`, whoever else waits.
+    pub(crate) fn drop_pages_before(
+        &self,
+        inode: INodeNo,
+        (offset, len): (u64, u64),
+        afterwards: impl FnOnce() + Send + 'static,
+    ) {
+        self.held.fetch_add(1, Ordering::AcqRel);
+        let stale = Stale { inode, offset, len, afterwards: Box::new(afterwards) };
         let sender = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(refused) = sender.send(stale) {
             drop(sender);

@@ -6,6 +6,7 @@ mod gate;
 mod grafting;
 mod places;
 mod requests;
+mod seeking;
 mod told;
 mod waiting;
 

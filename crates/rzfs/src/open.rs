@@ -356,7 +356,7 @@ impl PoolOptions {
 const fn lacks_devices(error: &ImportError) -> bool {
     matches!(
         error,
-        ImportError::MissingDevices
+        ImportError::MissingDevices { .. }
             | ImportError::MissingNewer { .. }
             | ImportError::MissingLogs { .. }
             | ImportError::NoUberblock

@@ -15,7 +15,7 @@ pub(super) enum Wording {
     /// `zpool create`.
     Create { pool: String, has_alternate_root: bool },
     /// `zpool import`.
-    Import { access: Access },
+    Import { has_alternate_root: bool, access: Access },
 }
 
 impl Wording {
@@ -32,7 +32,10 @@ impl Wording {
                 let has_alternate_root = request.properties.iter().any(is_root);
                 Self::Create { pool: request.pool.clone(), has_alternate_root }
             }
-            ServeRequest::Import(request) => Self::Import { access: request.access },
+            ServeRequest::Import(request) => Self::Import {
+                has_alternate_root: request.alternate_root.is_some(),
+                access: request.access,
+            },
         }
     }
 
@@ -48,6 +51,14 @@ impl Wording {
                  'zfs mount {pool}' mounts it ('zpool create -m DIRECTORY' or '-R DIRECTORY' does \
                  so at once)"
             )),
+            Self::Import { has_alternate_root: false, access } => Some(match access {
+                Access::ReadWrite => "the pool is imported: 'zfs set mountpoint=DIRECTORY POOL', \
+                     then 'zfs mount POOL' mounts it ('zpool import -R DIRECTORY' does so at once)"
+                    .to_owned(),
+                Access::ReadOnly => "the pool is imported: 'zpool import -R DIRECTORY' mounts it \
+                     below a directory, once it is exported"
+                    .to_owned(),
+            }),
             Self::Mount { .. } | Self::Create { .. } | Self::Import { .. } => None,
         }
     }
@@ -99,7 +110,7 @@ impl Wording {
     fn not_opened(&self, error: &OpenError) -> String {
         let (advice, access, for_reading) = match self {
             Self::Mount { access, .. } => (Advice::of_forced("rzfs mount -f"), *access, "-o ro"),
-            Self::Import { access } => (Advice::IMPORT, *access, "-o readonly=on"),
+            Self::Import { access, .. } => (Advice::IMPORT, *access, "-o readonly=on"),
             Self::Create { .. } => return error.to_string(),
         };
         let message = match error {

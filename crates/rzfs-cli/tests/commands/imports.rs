@@ -44,6 +44,27 @@ fn missing_log_devices_are_named_with_the_way_to_do_without() {
 }
 
 #[test]
+fn devices_without_which_a_pool_cannot_be_imported_are_named() {
+    let shop = Workshop::new();
+    shop.succeed("zpool create --size 96M --export -m none tank raidz1 A B C special mirror D E");
+    let needs = |lost: &[&str], told: &str| {
+        let moved = |name: &str| (shop.image(name), shop.rzfs.path(name));
+        lost.iter()
+            .map(|name| moved(name))
+            .for_each(|(image, away)| fs::rename(image, away).unwrap());
+        let refused = shop.refuse("zpool import -d IMAGES tank", 1);
+        lost.iter()
+            .map(|name| moved(name))
+            .for_each(|(image, away)| fs::rename(away, image).unwrap());
+        let why = "one or more devices is currently unavailable";
+        assert_eq!(refused, format!("cannot import 'tank': {why}\n{told}"));
+    };
+    needs(&["A", "C"], "Attach those that are missing, then import the pool:\n\tA\n\tC\n");
+    // Nobody who is there knows their names.
+    needs(&["D", "E"], "");
+}
+
+#[test]
 fn what_is_lost_with_a_log_device_is_told_in_a_sentence() {
     let shop = Workshop::new();
     shop.succeed("zpool create --size 96M -R ROOT tank A log B");

@@ -1119,7 +1119,8 @@ fn who_may_not_mount_where_a_pool_says_is_told_how_to_name_a_place() {
     user.succeed(&format!("zpool export {pool}"));
     let advice = told(&format!("mount {image}"), 1);
     assert_eq!(advice, "name a directory: rzfs mount IMAGE DIRECTORY");
-    user.run(&format!("zpool import -d {image} {pool}"));
+    let advice = told(&format!("zpool import -d {image} {pool}"), 1);
+    assert!(advice.starts_with("the pool is imported: 'zfs set mountpoint="), "{advice}");
     // The advice in the message.
     user.succeed(&format!("zfs set mountpoint={} {pool}", user.path("m")));
     user.succeed(&format!("zfs mount {pool}"));

@@ -26,7 +26,7 @@ use rzfs_format::nvlist::NvList;
 use rzfs_format::pool_state::PoolState;
 use rzfs_format::uberblock::{FEATURES_VERSION, Uberblock, is_supported_version};
 use rzfs_format::{ObjsetId, Txg};
-use rzfs_vdev::{IoTunables, TreeOptions, VdevConfig, VdevTree};
+use rzfs_vdev::{IoTunables, TreeOptions, Vdev, VdevConfig, VdevTree};
 use std::sync::Arc;
 
 /// What the pool is opened for.
@@ -98,8 +98,14 @@ impl<'a> Attempt<'a> {
         self.seen.uberblock = None;
         match self.try_newest(limit, oldest) {
             // The missing data was on the missing vdevs.
-            Err(ImportError::Mos(_) | ImportError::Pool(_)) if self.lacks_vdevs() => {
-                Err(ImportError::MissingDevices)
+            Err(error @ (ImportError::Mos(_) | ImportError::Pool(_))) => {
+                let lacking = self.seen.vdevs.as_ref().filter(|tree| lacks_vdevs(tree));
+                Err(match lacking {
+                    Some(tree) => {
+                        ImportError::MissingDevices { devices: names(tree.missing_leaves()) }
+                    }
+                    None => self.naming_missing(error),
+                })
             }
             Err(error) => Err(self.naming_missing(error)),
             result => result,
@@ -113,14 +119,7 @@ impl<'a> Attempt<'a> {
         if absent.is_empty() {
             return error;
         }
-        let devices = absent.into_iter().map(|leaf| leaf.name().to_owned()).collect();
-        ImportError::MissingNewer { devices, source: Box::new(error) }
-    }
-
-    /// Whether top-level vdevs are missing, or have too few working devices.
-    fn lacks_vdevs(&self) -> bool {
-        let tree = self.seen.vdevs.as_ref();
-        tree.is_some_and(|tree| tree.top_levels().any(|top| !top.health().is_usable()))
+        ImportError::MissingNewer { devices: names(absent), source: Box::new(error) }
     }
 
     fn try_newest(&mut self, limit: Option<Txg>, oldest: Txg) -> Result<Parts, ImportError> {
@@ -368,7 +367,7 @@ impl<'a> Attempt<'a> {
         let (logs, others): (Vec<_>, Vec<_>) =
             unusable.partition(|top| top.own_config().top.is_log.is_some_and(|log| log != 0));
         if others.len() > self.options.tunables.zfs_max_missing_tvds {
-            return Err(ImportError::MissingDevices);
+            return Err(ImportError::MissingDevices { devices: names(vdevs.missing_leaves()) });
         }
         if !logs.is_empty() && self.options.missing_logs == MissingLogs::Refuse {
             let logs = logs.into_iter().map(|log| log.config()).collect();
@@ -463,4 +462,15 @@ fn salt(directory: &Attributes) -> Result<Option<Salt>, ImportError> {
 fn checkpoint(directory: &Attributes) -> Result<Option<Uberblock>, ImportError> {
     let Some(words) = directory.words("com.delphix:zpool_checkpoint")? else { return Ok(None) };
     Ok(Some(Uberblock::from_words(&words).map_err(MosError::corrupt(directory.id()))?))
+}
+
+/// Whether top-level vdevs are missing, or have too few working devices.
+fn lacks_vdevs(tree: &VdevTree) -> bool {
+    tree.top_levels().any(|top| !top.health().is_usable())
+}
+
+/// The names of leaves: those of vdevs that no label describes have none.
+fn names(leaves: Vec<Vdev<'_>>) -> Vec<String> {
+    let names = leaves.into_iter().map(|leaf| leaf.name().to_owned());
+    names.filter(|name| !name.is_empty()).collect()
 }

@@ -54,8 +54,11 @@ pub enum ImportError {
     #[error("invalid configuration: {0}")]
     Config(#[source] FormatError),
     /// Top-level vdevs are missing or have too few working devices.
-    #[error("one or more devices is currently unavailable")]
-    MissingDevices,
+    #[error("one or more devices is currently unavailable{}", missing(devices))]
+    MissingDevices {
+        /// The names of the missing devices, as far as those that are there know them.
+        devices: Vec<String>,
+    },
     /// The available devices do not have the data: they were offline when it was written, or it is
     /// damaged there.
     #[error(
@@ -139,6 +142,17 @@ pub enum ImportError {
     Interrupted,
 }
 
+/// The next step, where the names of missing devices are known.
+fn missing(devices: &[String]) -> String {
+    match devices {
+        [] => String::new(),
+        devices => {
+            let names = devices.join("\n\t");
+            format!("\nAttach those that are missing, then import the pool:\n\t{names}")
+        }
+    }
+}
+
 impl From<MosError> for ImportError {
     fn from(error: MosError) -> Self {
         Self::Pool(error.into())
@@ -153,7 +167,7 @@ impl ImportError {
             Self::LastUsedElsewhere { .. } => EINVAL,
             Self::ActiveElsewhere { .. } | Self::HostIdRequired => EREMOTEIO,
             Self::VdevTree(_) | Self::Config(_) => EINVAL,
-            Self::MissingDevices
+            Self::MissingDevices { .. }
             | Self::MissingNewer { .. }
             | Self::MissingLogs { .. }
             | Self::NoUberblock
@@ -187,7 +201,7 @@ impl ImportError {
             | Self::ActiveElsewhere { .. }
             | Self::HostIdRequired
             | Self::VdevTree(_)
-            | Self::MissingDevices
+            | Self::MissingDevices { .. }
             | Self::MissingNewer { .. }
             | Self::MissingLogs { .. }
             | Self::NoCheckpoint

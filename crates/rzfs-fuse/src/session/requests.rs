@@ -3,7 +3,7 @@
 use super::Session;
 use super::changes::{Pages, Progress, SetAttributes, Writing, done};
 use super::waiting::{Server, Shortening};
-use crate::adapter::{ABSENT, Creation, NONE, allocation_of};
+use crate::adapter::{ABSENT, Creation, NONE, Seeking, allocation_of};
 use crate::answer::{Answer, errno, is_suspended};
 use crate::attributes::Entry;
 use crate::credentials::{Asking, Capability, caller, caller_with};
@@ -259,13 +259,8 @@ impl fuser::Filesystem for Server {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let _pass = self.session.enter();
-        let found = self
-            .session
-            .inner(inode)
-            .and_then(|(_, adapter, inode)| adapter.seek(inode, offset, whence));
-        match found {
-            Ok(found) => reply.offset(found),
+        match Seeking::of(offset, whence) {
+            Ok(seeking) => self.session.seek(inode, seeking, reply),
             Err(error) => reply.error(error),
         }
     }

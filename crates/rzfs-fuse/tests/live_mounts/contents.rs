@@ -305,6 +305,51 @@ fn shared_mappings_are_files() {
     mounted.finish();
 }
 
+/// What is stored through a mapping, and not written back yet, is no hole for who copies by data.
+const SEEKS_BESIDE_A_MAPPING: &str = "
+import mmap, os, sys
+BLOCK = 128 << 10
+writer = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.ftruncate(writer, 64 * BLOCK)
+pages = mmap.mmap(writer, 64 * BLOCK)
+reader = os.open(sys.argv[1], os.O_RDONLY)
+def found():
+    at, all = 0, []
+    while True:
+        try:
+            data = os.lseek(reader, at, os.SEEK_DATA)
+        except OSError:
+            return all
+        at = os.lseek(reader, data, os.SEEK_HOLE)
+        all.append((data // BLOCK, at // BLOCK))
+def store(block):
+    pages[block * BLOCK + 5000:block * BLOCK + 5005] = b'hello'
+assert found() == [], found()
+store(9)
+assert found() == [(9, 10)], found()
+store(10)
+store(40)
+store(63)
+assert os.lseek(reader, 9 * BLOCK, os.SEEK_HOLE) == 11 * BLOCK
+assert found() == [(9, 11), (40, 41), (63, 64)], found()
+store(0)
+assert os.lseek(reader, 0, os.SEEK_HOLE) == BLOCK
+store(1)
+assert os.lseek(reader, BLOCK // 2, os.SEEK_DATA) == BLOCK // 2
+assert found() == [(0, 2), (9, 11), (40, 41), (63, 64)], found()
+assert pages[9 * BLOCK + 5000:9 * BLOCK + 5005] == b'hello'
+";
+
+#[test]
+fn what_is_stored_through_a_mapping_is_no_hole() {
+    let mounted = Mounted::new();
+    let mut python = Command::new("python3");
+    python.args(["-c", SEEKS_BESIDE_A_MAPPING]).arg(mounted.path("file"));
+    let output = python.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    mounted.finish();
+}
+
 #[test]
 fn space_is_told_once_it_is_known() {
     let mounted = Mounted::new();

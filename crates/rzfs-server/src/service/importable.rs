@@ -11,7 +11,7 @@ use rzfs_dsl::pool::{AuxiliaryKind, AuxiliaryState, AuxiliaryVdev};
 pub fn importable(pool: &ImportablePool) -> PoolReport {
     let mut root = pool.vdevs.as_ref().map(|tree| vdevs::tree(tree, &[])).unwrap_or_default();
     root.health = pool.health;
-    let is_open = !matches!(pool.error, Some(ImportError::MissingDevices));
+    let is_open = !matches!(pool.error, Some(ImportError::MissingDevices { .. }));
     as_listed(&mut root, is_open);
     let unsupported = match &pool.error {
         Some(ImportError::UnsupportedFeatures { features }) => features

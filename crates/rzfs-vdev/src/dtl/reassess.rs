@@ -122,6 +122,12 @@ impl VdevTree {
         self.unusable_leaves(|top| top.health().is_usable() && !top.is_log())
     }
 
+    /// Unusable leaves of unusable top-level vdevs, except for log vdevs: what the pool lacks.
+    #[must_use]
+    pub fn missing_leaves(&self) -> Vec<Vdev<'_>> {
+        self.unusable_leaves(|top| !top.health().is_usable() && !top.is_log())
+    }
+
     fn unusable_leaves(&self, is_meant: impl Fn(&Vdev<'_>) -> bool) -> Vec<Vdev<'_>> {
         let leaves = self.top_levels().filter(is_meant).flat_map(Vdev::leaves_below);
         leaves.filter(|leaf| !leaf.health().is_usable()).collect()

@@ -119,6 +119,12 @@ impl LiveFileSystem {
         }
     }
 
+    /// Whether the pool is suspended.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.engine.is_suspended()
+    }
+
     /// Waits while the pool is suspended, unless changes are refused meanwhile.
     pub fn wait_while_suspended(&self) {
         self.engine.wait_while_suspended();

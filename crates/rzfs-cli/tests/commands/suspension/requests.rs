@@ -1,12 +1,13 @@
 //! Requests that wait for a suspended pool do not block others.
 
 use super::{Waiting, answer_of, prompt};
+use crate::harness::{CHANGE_IN_MEMORY, PYTHON, has_python, wait_until};
 use rustix::fs::{Advice, OFlags, fadvise};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -52,6 +53,52 @@ fn readers_do_not_wait_for_many_direct_writes() {
         answer_of("a writer goes on", move || writer.join().unwrap()).unwrap();
     }
     assert!(read_anew(&root.join("fsynced")) == long);
+    waiting.shop.succeed("zpool export tank");
+    waiting.shop.judge();
+}
+
+/// Where data and a hole are behind the first page of a file.
+const SEEKS: &str = "
+import os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+print(os.lseek(file, 4096, os.SEEK_DATA), os.lseek(file, 4096, os.SEEK_HOLE), flush=True)
+";
+
+#[test]
+fn who_looks_for_data_does_not_wait_for_what_is_stored_through_mappings() {
+    if !has_python() {
+        return;
+    }
+    let mut python = None;
+    let prepared = Waiting::prepared(|shop| {
+        let (sparse, told) = (shop.root().join("sparse"), shop.rzfs.path("told"));
+        File::create_new(&sparse).unwrap().set_len(1 << 20).unwrap();
+        let mut command = Command::new(PYTHON);
+        command.args(["-c", CHANGE_IN_MEMORY]).args([&sparse, &told]).arg("stored");
+        python = Some(command.spawn().unwrap());
+        wait_until("it is stored", || told.exists());
+    });
+    let (Some(waiting), Some(mut python)) = (prepared, python) else { return };
+    let sparse = waiting.shop.root().join("sparse");
+    // A process of its own, as the kernel writes pages back whenever a descriptor of the file is closed.
+    let mut seeking = Command::new(PYTHON);
+    seeking.args(["-c", SEEKS]).arg(&sparse).stdout(Stdio::piped());
+    let mut seeking = seeking.spawn().unwrap();
+    let told = seeking.stdout.take().unwrap();
+    let told = answer_of("who looks for data gets an answer", move || {
+        BufReader::new(told).lines().next().unwrap().unwrap()
+    });
+    // It cannot be written back: all of the file may be data.
+    assert_eq!(told, "4096 1048576");
+    waiting.host.resize("400M");
+    assert_eq!(prompt(&waiting.shop, "zpool clear tank").status, 0);
+    answer_of("it ends", move || seeking.wait().unwrap());
+    python.kill().unwrap();
+    python.wait().unwrap();
+    for writer in waiting.writers {
+        answer_of("a writer goes on", move || writer.join().unwrap()).unwrap();
+    }
+    assert_eq!(fs::read(&sparse).unwrap()[..6], *b"stored");
     waiting.shop.succeed("zpool export tank");
     waiting.shop.judge();
 }
