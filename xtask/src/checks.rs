@@ -79,7 +79,7 @@ const WAITING_THREADS: &str = "5";
 
 /// All tests but those that take minutes.
 fn short_tests() -> Result<(), Failure> {
-    let mut tests = tests(&["--lib", "--bins"]);
+    let mut tests = limited_tests(&["--lib", "--bins"]);
     for package in LONG_PACKAGES {
         tests.args(["--exclude", package]);
     }
@@ -95,11 +95,11 @@ fn all_tests() -> Result<(), Failure> {
     process::run(&mut cargo(&["build", "--workspace", "--locked", "--examples"]))?;
     // Nobody waits for what somebody else builds.
     process::run(&mut tests(&["--no-run"]))?;
-    let mut busy = tests(&["--lib", "--bins"]);
+    let mut busy = limited_tests(&["--lib", "--bins"]);
     for target in targets(&metadata()?, &[], &WAITING_TARGETS) {
         busy.args(["--test", &target]);
     }
-    let mut waiting = tests(&[]);
+    let mut waiting = limited_tests(&[]);
     waiting.env("RUST_TEST_THREADS", WAITING_THREADS);
     for target in WAITING_TARGETS {
         waiting.args(["--test", target]);
@@ -113,11 +113,16 @@ fn all_tests() -> Result<(), Failure> {
     outcomes.into_iter().collect()
 }
 
+/// What runs some of the workspace's tests; a program that hangs is ended.
+fn limited_tests(which: &[&str]) -> Command {
+    let mut tests = tests(which);
+    tests.args(["--config", &format!("target.'cfg(unix)'.runner={LIMITED:?}")]);
+    tests
+}
+
 /// What runs some of the workspace's tests.
 fn tests(which: &[&str]) -> Command {
-    let runner = format!("target.'cfg(unix)'.runner={LIMITED:?}");
-    let mut tests =
-        cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--config", &runner]);
+    let mut tests = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
     tests.args(which);
     tests
 }
