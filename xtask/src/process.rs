@@ -11,8 +11,8 @@ pub const NOBODY: u32 = 65534;
 /// The words before a program that root runs as an ordinary user.
 pub const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
-/// The words before a test program: one that hangs is ended, and fails. None takes a third of that on two
-/// processors. It keeps the terminal, so that an interrupt ends it.
+/// The words before a test program: one that hangs is ended, and fails. The longest takes some eight
+/// minutes on two processors, twice that beside others. It keeps the terminal, so that an interrupt ends it.
 pub const LIMITED: [&str; 4] = ["timeout", "--foreground", "--kill-after=10", "30m"];
 
 /// Why a chore failed.
